@@ -1,0 +1,111 @@
+"""Pieces that several messages carry."""
+
+from schemas.outcomes import Direction, Dropped, GateOutcome, Retired
+from schemas.science import Section
+
+
+class Usage(Section, frozen=True, kw_only=True, omit_defaults=True):
+    """What a try spent, in counts that follow from its causes."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    turns: int = 0
+
+
+class RosterEntry(Section, frozen=True, kw_only=True):
+    """A model that plays a role, and its share of the work (shares are relative)."""
+
+    name: str
+    model: str
+    arm: str = "terminal"
+    share: float = 1.0
+
+
+class RolloutRef(Section, frozen=True, kw_only=True):
+    """A rollout cited by id, with the digest of its content artifact."""
+
+    id: str
+    content: str
+    reward: float
+
+
+class Assignment(Section, frozen=True, kw_only=True):
+    """The order to a proposer that fills a slot."""
+
+    direction: Direction
+    domain: str
+    seed: int
+    parent: str | None = None
+    pass_rate: float | None = None
+    """Mean reward of the solver on the parent, [0, 1]."""
+    commonest_failure: str | None = None
+    """Name of the test that failed most often in the cited rollouts."""
+    rollouts: tuple[RolloutRef, ...] = ()
+    past: tuple[str, ...] = ()
+
+
+class Slot(Section, frozen=True, kw_only=True):
+    slot: int
+    assignment: Assignment
+
+
+class Evidence(Section, frozen=True, kw_only=True):
+    """Why a revision is asked for: what a gate or the calibration found."""
+
+    kind: str
+    detail: str
+    env: str
+    mean: float | None = None
+    commonest_failure: str | None = None
+
+
+class GateResult(Section, frozen=True, kw_only=True):
+    gate: str
+    outcome: GateOutcome
+    detail: str = ""
+    evidence: str | None = None
+    """Digest of the evidence's content artifact."""
+
+
+class HeldOutSet(Section, frozen=True, kw_only=True):
+    """A frozen set of environments that no proposer sees."""
+
+    name: str
+    digest: str
+    envs: tuple[str, ...]
+
+
+class PoolEntry(Section, frozen=True, kw_only=True):
+    env: str
+    round: int
+    slot: int
+
+
+class PoolLeaving(Section, frozen=True, kw_only=True):
+    env: str
+    reason: Retired
+    detail: str = ""
+
+
+class PlannedGroup(Section, frozen=True, kw_only=True):
+    """A group that an update learns from; rewards of masked members are left out."""
+
+    env: str
+    request: str
+    rollouts: tuple[RolloutRef, ...]
+
+
+class DroppedGroup(Section, frozen=True, kw_only=True):
+    env: str
+    request: str
+    reason: Dropped
+
+
+class WorkError(Section, frozen=True, kw_only=True):
+    """What went wrong in a try, by the one who saw it."""
+
+    boundary: str
+    kind: str
+    detail: str
+    took_effect: bool = False
+    retry: bool = True

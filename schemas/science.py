@@ -1,0 +1,104 @@
+"""All settings that can change a result. RunStarted carries them; two runs with equal science and seed are equal."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Positive = Annotated[float, msgspec.Meta(gt=0.0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of `run.toml`: unknown keys are errors."""
+
+
+class RolloutRules(Section, frozen=True, kw_only=True):
+    """Counted limits of one solver rollout."""
+
+    turns_max: Count = 6
+    new_tokens_max: Count = 48
+    """Sampled tokens of one turn."""
+    context_tokens_max: Count = 512
+    shown_bytes_max: Count = 400
+    """Command output shown to the model; head and tail stay."""
+    cpu_s: Positive = 10.0
+    temperature: Positive = 1.0
+
+
+class ProposalRules(Section, frozen=True, kw_only=True):
+    turns_max: Count = 64
+    cpu_s: Positive = 60.0
+    open_max: Count = 8
+    """Slots that are worked on at once (W)."""
+    revisions_max: Natural = 2
+    past_max: Natural = 4
+    """Admitted environments shown as examples."""
+
+
+class CalibrationRules(Section, frozen=True, kw_only=True):
+    """Paper: 4 attempts, 8 near an edge; admitted with mean in the band and enough spread."""
+
+    attempts: Count = 4
+    attempts_more: Count = 4
+    edge: Share = 0.15
+    mean_min: Share = 0.25
+    mean_max: Share = 0.75
+    std_min: Share = 0.1
+
+
+class PoolRules(Section, frozen=True, kw_only=True):
+    target: Count = 256
+    """Most members. A smaller pool is recorded, not waited for."""
+    admit_per_round: Count = 32
+    """Environments that a round tries to admit."""
+    waves_max: Count = 3
+    review_every_updates: Count = 16
+    review_attempts: Count = 4
+    duplicate_similarity: Share = 0.8
+
+
+class TrainingRules(Section, frozen=True, kw_only=True):
+    """One update: `groups` groups of `attempts` rollouts."""
+
+    updates_per_round: Natural = 8
+    groups: Count = 16
+    attempts: Annotated[int, msgspec.Meta(ge=2)] = 16
+    waves_max: Count = 3
+    objective: Literal["dppo", "grpo"] = "dppo"
+    learning_rate: Annotated[float, msgspec.Meta(ge=0.0)] = 1e-6
+    tv_max: Share = 0.1
+    grad_norm_max: Positive = 1.0
+    minibatches: Count = 1
+
+
+class EvaluationRules(Section, frozen=True, kw_only=True):
+    near_attempts: Natural = 2
+    far_attempts: Natural = 1
+    every_rounds: Count = 1
+
+
+class FailureRules(Section, frozen=True, kw_only=True):
+    parked: Literal["give_up", "wait"] = "give_up"
+    kills_max: Count = 20
+    failures_max: Count = 3
+
+
+class Science(Section, frozen=True, kw_only=True):
+    """The `[science]` table."""
+
+    profile: str = "default"
+    rounds: Count = 3
+    model: str = "nano"
+    """Name of the solver's cold start."""
+    engine: str = "torch-cpu"
+    domains: tuple[str, ...] = ()
+    """Domains that assignments go through; empty: those of the built-in proposer."""
+    rollout: RolloutRules = RolloutRules()
+    proposal: ProposalRules = ProposalRules()
+    calibration: CalibrationRules = CalibrationRules()
+    pool: PoolRules = PoolRules()
+    training: TrainingRules = TrainingRules()
+    evaluation: EvaluationRules = EvaluationRules()
+    failures: FailureRules = FailureRules()

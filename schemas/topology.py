@@ -1,0 +1,98 @@
+"""The mesh as data: who says which message, whose decider reads it, and whose workers it is work for."""
+
+from dataclasses import dataclass
+
+from schemas.messages import MESSAGES, Message
+from schemas.outcomes import Nature, Purpose, Role
+from schemas.subjects import pattern
+
+P, V, S, T, O, X = Role.proposer, Role.validator, Role.solver, Role.trainer, Role.observer, Role.operator
+DECIDERS = (P, V, S, T)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    said_by: tuple[Role, ...]
+    work_for: tuple[Role, ...] = ()
+    """Roles whose workers share a durable consumer on it. `work_resolved` is work for the role that it names."""
+
+
+EDGES: dict[str, Edge] = {
+    "run_started": Edge((X,), (T,)),
+    "roster_changed": Edge((X,)),
+    "work_resolved": Edge((X,), (P, V, S, T)),
+    "round_planned": Edge((P,)),
+    "env_requested": Edge((P,), (P,)),
+    "draft_check_requested": Edge((P,), (V,)),
+    "draft_checked": Edge((V,)),
+    "env_proposed": Edge((P,), (V,)),
+    "env_abandoned": Edge((P,)),
+    "env_validated": Edge((V,)),
+    "env_calibrated": Edge((V,)),
+    "pool_changed": Edge((V,)),
+    "rollout_requested": Edge((P, V, T), (S,)),
+    "rollout_completed": Edge((S,)),
+    "update_planned": Edge((T,), (T,)),
+    "checkpoint_published": Edge((T,)),
+    "round_closed": Edge((T,)),
+    "run_finished": Edge((T, X)),
+    "env_imported": Edge((X,), (V,)),
+    "env_recheck_requested": Edge((V,), (V,)),
+    "env_rechecked": Edge((V,)),
+    "work_started": Edge((P, V, S, T)),
+    "work_failed": Edge((P, V, S, T)),
+    "work_parked": Edge((P, V, S, T)),
+    "segment_sealed": Edge((O,)),
+}
+
+PURPOSES_BY_SAYER: dict[Role, tuple[Purpose, ...]] = {
+    P: (Purpose.draft,),
+    V: (Purpose.calibrate, Purpose.review, Purpose.diagnose),
+    T: (Purpose.train, Purpose.evaluate),
+}
+"""Who may ask for rollouts of which purpose."""
+
+HIDDEN_FROM_PROPOSER = ("evaluate",)
+"""Lanes of rollout messages that the proposer has no right to (DESIGN 2, rule 10)."""
+
+
+def work_patterns(run: str, role: Role) -> tuple[str, ...]:
+    """Subjects that the durable consumer of a role's workers is filtered to."""
+    patterns = [
+        pattern(run, name, lane=role.value if name == "work_resolved" else "*")
+        for name, edge in EDGES.items()
+        if role in edge.work_for
+    ]
+    return tuple(patterns)
+
+
+def decider_patterns(run: str, role: Role) -> tuple[str, ...]:
+    """Subjects that the decider of a role reads; together they are the whole stream, but for what is hidden from it."""
+    if role is not Role.proposer:
+        return (f"{run}.>",)
+    open_lanes = [purpose.value for purpose in Purpose if purpose.value not in HIDDEN_FROM_PROPOSER]
+    patterns: list[str] = []
+    for message in MESSAGES:
+        if message.name in ("rollout_requested", "rollout_completed"):
+            patterns += [pattern(run, message.name, lane=lane) for lane in open_lanes]
+        else:
+            patterns.append(pattern(run, message.name))
+    return tuple(patterns)
+
+
+def counts_for_digest(message: Message) -> bool:
+    """Is the body part of the round digest? Requests, decisions and facts are; RoundClosed itself is not."""
+    return message.nature in (Nature.request, Nature.decision, Nature.fact) and message.name not in (
+        "round_closed",
+        "run_finished",
+    )
+
+
+def mermaid() -> str:
+    """The diagram of docs/ARCHITECTURE.md."""
+    lines = ["flowchart LR"]
+    for name, edge in EDGES.items():
+        title = next(message.__name__ for message in MESSAGES if message.name == name)
+        for sayer in edge.said_by:
+            lines += [f"    {sayer.value} -- {title} --> {worker.value}" for worker in edge.work_for]
+    return "\n".join(lines)
