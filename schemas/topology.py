@@ -6,7 +6,8 @@ from schemas.messages import MESSAGES, Message
 from schemas.outcomes import Nature, Purpose, Role
 from schemas.subjects import pattern
 
-P, V, S, T, O, X = Role.proposer, Role.validator, Role.solver, Role.trainer, Role.observer, Role.operator
+P, V, S, T = Role.proposer, Role.validator, Role.solver, Role.trainer
+X, SEALER = Role.operator, Role.observer
 DECIDERS = (P, V, S, T)
 
 
@@ -42,7 +43,7 @@ EDGES: dict[str, Edge] = {
     "work_started": Edge((P, V, S, T)),
     "work_failed": Edge((P, V, S, T)),
     "work_parked": Edge((P, V, S, T)),
-    "segment_sealed": Edge((O,)),
+    "segment_sealed": Edge((SEALER,)),
 }
 
 PURPOSES_BY_SAYER: dict[Role, tuple[Purpose, ...]] = {
