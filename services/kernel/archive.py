@@ -55,7 +55,7 @@ def digest(data: bytes) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raises ArchiveError unless `name` is a relative path: UTF-8 NFC, no empty, `.` or `..` parts, nothing invisible."""
+    """Raises ArchiveError unless `name` is relative, in UTF-8 NFC, without empty, `.` or `..` parts, all visible."""
     try:
         encoded = name.encode("utf-8")
     except UnicodeEncodeError as error:
