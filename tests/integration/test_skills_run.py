@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from services.kernel.heldout.near import near_environments, near_tasks
 from services.kernel.skills.catalogue import FAMILIES, SKILLS, skills_of
 from services.kernel.skills.compose import Task, compose
 from services.kernel.skills.harbor_files import harbor_files
@@ -17,7 +18,7 @@ SEEDS = range(2)
 
 def _task(skill: str, seed: int) -> Task:
     rng = Random(f"{skill}-{seed}")
-    return compose(rng, [skill], Names(rng), distractors=seed)
+    return compose(rng, [skill], Names(rng), distractors=seed % 3)
 
 
 @pytest.mark.parametrize("skill", SKILLS)
@@ -50,9 +51,7 @@ def test_an_untouched_environment_passes_no_check(skill: str, tmp_path: Path) ->
 @pytest.mark.parametrize("seed", range(6))
 def test_composed_steps_do_not_disturb_each_other_and_share_the_reward(seed: int, tmp_path: Path) -> None:
     rng = Random(seed)
-    chosen = [
-        rng.choice([name for name in SKILLS if SKILLS[name].family == family]) for family in rng.sample(FAMILIES, 4)
-    ]
+    chosen = [rng.choice(skills_of(family)) for family in rng.sample(FAMILIES, 4)]
     task = compose(rng, chosen, Names(rng), distractors=3)
     files = harbor_files(task)
     result = run_and_grade(tmp_path / "all", files, [turn.command for turn in task.turns])
@@ -68,6 +67,14 @@ def test_composed_steps_do_not_disturb_each_other_and_share_the_reward(seed: int
         len(done),
         len(task.checks) - len(done),
     )
+
+
+def test_every_near_task_gives_its_reference_all_and_an_idle_agent_nothing(tmp_path: Path) -> None:
+    environments = near_environments()
+    for (slug, files), task in zip(environments.items(), near_tasks(), strict=True):
+        result = run_and_grade(tmp_path / slug, files, [turn.command for turn in task.turns])
+        assert (result.reward, result.outputs) == (1.0, tuple(turn.output for turn in task.turns)), slug
+        assert run_and_grade(tmp_path / f"{slug}-idle", files, []).reward == 0.0, slug
 
 
 def test_the_verifier_writes_a_reward_when_the_workspace_is_gone_or_a_pipe_stands_in(

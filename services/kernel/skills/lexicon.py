@@ -39,6 +39,11 @@ RESERVED: tuple[str, ...] = tuple(_RESERVED.split())
 EXTENSIONS = ("txt", "md", "dat", "cfg", "lst", "doc")
 
 
+def seeded(*parts: object) -> Random:
+    """A generator named by its purpose and numbers, such as `("near", 3)`. Equal parts draw equally on every machine."""
+    return Random("/".join(("envwheel", *(str(part) for part in parts))))  # noqa: S311
+
+
 class NamesExhaustedError(ValueError):
     """A task asked for more distinct words than its lexicon holds."""
 
