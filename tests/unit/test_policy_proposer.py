@@ -1,7 +1,5 @@
 """The proposer's plans answer to what the solver did."""
 
-from schemas.codec import decode, encode
-from schemas.envelope import Event, Meta
 from schemas.messages import (
     CheckpointPublished,
     EnvAbandoned,
@@ -31,23 +29,11 @@ from schemas.outcomes import (
 from schemas.parts import GateResult, PoolEntry, RosterEntry, Usage
 from schemas.science import ProposalRules
 from services.proposer import policy
+from tests.support.feeding import feed
 from tests.support.script import fake_digest
 from tests.support.wheel import Wheel, opening, small_science
 
 A, B = fake_digest("env a"), fake_digest("env b")
-
-
-def feed(view: policy.View, *bodies: Message) -> list[Message]:
-    said: list[Message] = []
-    for body in bodies:
-        event = as_event(body)
-        view = policy.fold(view, event)
-        said += policy.decide(view, event)
-    return said
-
-
-def as_event(body: Message) -> Event:
-    return decode(encode(body, Meta()))
 
 
 def version_0() -> CheckpointPublished:
@@ -89,7 +75,7 @@ def round_one(rewards: dict[str, list[float]], failing: dict[str, str]) -> Round
         rollout(env, attempt, reward, failing[env]) for env in (A, B) for attempt, reward in enumerate(rewards[env])
     ]
     closed = RoundClosed(counts={}, digest="", memory="")
-    said = feed(view, *opening(), version_0(), pool, *rollouts, closed)
+    said = feed(policy, view, *opening(), version_0(), pool, *rollouts, closed)
     plans = [body for body in said if isinstance(body, RoundPlanned)]
     return next(plan for plan in plans if plan.round == 1)
 
@@ -145,8 +131,8 @@ def proposed(request: EnvRequested) -> EnvProposed:
 
 
 def plan_first_round(view: policy.View) -> list[EnvRequested]:
-    said = feed(view, *opening(), version_0())
-    return requested(feed(view, *said))
+    said = feed(policy, view, *opening(), version_0())
+    return requested(feed(policy, view, *said))
 
 
 def test_at_most_open_max_slots_are_open_and_they_are_issued_in_order() -> None:
@@ -154,7 +140,7 @@ def test_at_most_open_max_slots_are_open_and_they_are_issued_in_order() -> None:
     first = plan_first_round(view)
     assert [request.slot for request in first] == [0, 1, 2]
     abandoned = EnvAbandoned(slot=1, revision=0, reason=Abandoned.no_submission, entry=first[1].entry)
-    assert [request.slot for request in requested(feed(view, abandoned))] == [3]
+    assert [request.slot for request in requested(feed(policy, view, abandoned))] == [3]
 
 
 def test_an_invalid_draft_is_asked_for_again_with_the_failed_gate_as_evidence() -> None:
@@ -167,7 +153,7 @@ def test_an_invalid_draft_is_asked_for_again_with_the_failed_gate_as_evidence() 
         verdict=Verdict.invalid,
         gates=(GateResult(gate="oracle passes", outcome=GateOutcome.failed, detail="reward 0.5"),),
     )
-    revision = requested(feed(view, proposed(first), verdict))
+    revision = requested(feed(policy, view, proposed(first), verdict))
     assert [(r.slot, r.revision) for r in revision] == [(0, 1)]
     assert revision[0].evidence is not None
     assert revision[0].evidence.detail == "oracle passes: reward 0.5"
@@ -176,7 +162,7 @@ def test_an_invalid_draft_is_asked_for_again_with_the_failed_gate_as_evidence() 
 def test_revisions_end_at_their_bound_and_the_slot_is_done() -> None:
     science = small_science(proposal=ProposalRules(open_max=1, revisions_max=1))
     view = policy.initial()
-    request = requested(feed(view, *feed(view, *opening(science=science), version_0())))[0]
+    request = requested(feed(policy, view, *feed(policy, view, *opening(science=science), version_0())))[0]
     slots = []
     for _ in range(2):
         hard = EnvCalibrated(
@@ -192,7 +178,7 @@ def test_revisions_end_at_their_bound_and_the_slot_is_done() -> None:
         valid = EnvValidated(
             slot=request.slot, revision=request.revision, env=hard.env, verdict=Verdict.valid, gates=()
         )
-        request = requested(feed(view, proposed(request), valid, hard))[0]
+        request = requested(feed(policy, view, proposed(request), valid, hard))[0]
         slots.append((request.slot, request.revision))
     assert slots == [(0, 1), (1, 0)]
 
@@ -207,7 +193,7 @@ def test_a_swap_takes_effect_at_the_next_request_issued() -> None:
     first = plan_first_round(view)
     assert {request.entry.name for request in first} == {"procedural"}
     abandoned = EnvAbandoned(slot=0, revision=0, reason=Abandoned.refused, entry=first[0].entry)
-    after = requested(feed(view, swap("procedural-b", 1), abandoned))
+    after = requested(feed(policy, view, swap("procedural-b", 1), abandoned))
     assert [request.entry.name for request in after] == ["procedural-b"]
 
 
@@ -237,9 +223,9 @@ def test_shares_hold_over_the_slots_of_a_round() -> None:
 def test_a_parked_request_is_given_up_as_infra_failed() -> None:
     view = policy.initial()
     first = plan_first_round(view)[0]
-    feed(view, first)
+    feed(policy, view, first)
     parked = WorkParked(role=Role.proposer, work_id=first.id, try_=4, subject="s", reason="no luck")
-    answer = feed(view, parked)
+    answer = feed(policy, view, parked)
     assert [type(body) for body in answer] == [EnvAbandoned]
     assert isinstance(answer[0], EnvAbandoned)
     assert answer[0].reason is Abandoned.infra_failed
