@@ -1,0 +1,283 @@
+"""Builds a task's Dockerfile into cached layers over a known base, without a container engine.
+
+Each layer is keyed by the layer below, its instructions and the bytes that they copy. COPY and WORKDIR only need a
+directory on the host; RUN lines are run offline in a sandbox whose writable layer is kept. Neighbouring instructions of
+one kind share a layer, so that a sandbox has few of them to stack.
+"""
+
+import os
+import posixpath
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from services.kernel.archive import FileEntry, digest, pack
+from services.kernel.harbor.dockerfile import (
+    Copy,
+    DockerfileError,
+    Env,
+    From,
+    Instruction,
+    NeedsDockerError,
+    Run,
+    User,
+    Workdir,
+    parse,
+)
+from services.kernel.harbor.layers import LayerCache, LayerError, directory_mode, locate
+from services.kernel.harbor.task import HarborTask, resolve_env
+from services.kernel.sandbox.protocol import Ended, Image, Limits, SandboxBackend, SnapshotId
+
+SOURCE_TIME_S = 1_767_225_600
+"""2026-01-01: the time of every file that a build makes or copies, so that listings are the same everywhere."""
+
+FileStep: TypeAlias = tuple[Copy | Workdir, str]
+"""An instruction and the working directory that it starts from."""
+RunStep: TypeAlias = tuple[Run, Image]
+"""An instruction and the image whose user, env and working directory it has."""
+
+
+class BuildFailedError(Exception):
+    """The task's own build does not succeed; trying again changes nothing."""
+
+    def __init__(self, step: str, reason: str, output: bytes = b"") -> None:
+        super().__init__(f"{step}: {reason}")
+        self.output = output
+
+
+class LayerBackend(SandboxBackend, Protocol):
+    """A backend that can hand over what a snapshot wrote."""
+
+    async def take_layer(self, snapshot: SnapshotId, target: Path) -> None:
+        """Moves the snapshot's writable layer to the missing directory `target`; the snapshot is gone afterwards."""
+        ...
+
+
+@dataclass
+class _Plan:
+    """Neighbouring instructions of one kind, not built yet."""
+
+    files: list[FileStep] = field(default_factory=list)
+    runs: list[RunStep] = field(default_factory=list)
+
+
+class Builder:
+    """Builds images from tasks; one cache folder may serve several builders and processes."""
+
+    def __init__(self, backend: LayerBackend, cache: Path, bases: Mapping[str, Image]) -> None:
+        self._backend = backend
+        self._cache = LayerCache(cache)
+        self._bases = dict(bases)
+
+    async def build(self, task: HarborTask) -> Image:
+        """The image that the task's sandboxes start from.
+
+        Raises:
+            NeedsDockerError: FROM an unknown base, or an instruction outside the subset.
+            DockerfileError: no engine could build this.
+            BuildFailedError: a RUN line failed or met a limit, or a COPY cannot be done.
+            SandboxError: infrastructure.
+        """
+        context = task.part("environment")
+        first, *rest = _instructions(task, context)
+        if not isinstance(first, From) or first.image not in self._bases:
+            known = ", ".join(sorted(self._bases))
+            raise NeedsDockerError(f"base {getattr(first, 'image', '?')!r} needs the docker backend (here: {known})")
+        image = self._bases[first.image]
+        plan = _Plan()
+        for step in rest:
+            if (isinstance(step, Run) and plan.files) or (isinstance(step, Copy | Workdir) and plan.runs):
+                image, plan = await self._flush(image, plan, context, task.build_limits), _Plan()
+            image = _declare(image, step, context)
+            if isinstance(step, Run):
+                plan.runs.append((step, image))
+            elif isinstance(step, Copy | Workdir):
+                plan.files.append((step, image.workdir))
+        image = await self._flush(image, plan, context, task.build_limits)
+        return _configure(image, task)
+
+    async def _flush(self, image: Image, plan: _Plan, context: Mapping[str, FileEntry], limits: Limits) -> Image:
+        if not plan.files and not plan.runs:
+            return image
+        layer = self._cache.get(image.digest)
+        if layer is None:
+            layer = await self._run(image, plan.runs, limits) if plan.runs else self._copy(image, plan.files, context)
+        return replace(image, lowers=(*image.lowers, layer))
+
+    def _copy(self, image: Image, steps: Sequence[FileStep], context: Mapping[str, FileEntry]) -> Path:
+        with self._cache.making() as layer:
+            writer = _LayerWriter(layer, image)
+            for step, workdir in steps:
+                try:
+                    if isinstance(step, Workdir):
+                        writer.directory(workdir)
+                    else:
+                        writer.copy(step, workdir, context)
+                except LayerError as error:
+                    raise BuildFailedError(f"{type(step).__name__.upper()} {workdir}", str(error)) from error
+            writer.finish()
+            return self._cache.keep(layer, image.digest)
+
+    async def _run(self, image: Image, steps: Sequence[RunStep], limits: Limits) -> Path:
+        # The kernel stamps files with a clock that may lag a few milliseconds.
+        started_s = time.time() - 1
+        sandbox = await self._backend.start(image, limits=limits)
+        try:
+            for step, at in steps:
+                line = f"RUN {step.argv[-1] if step.argv[0] == '/bin/sh' else ' '.join(step.argv)}"[:200]
+                result = await sandbox.exec(step.argv, user=at.user, cwd=at.workdir, env=dict(at.env), limits=limits)
+                if result.ended is not Ended.exited:
+                    raise BuildFailedError(line, f"stopped by its {result.ended}", result.output)
+                if result.exit_code != 0:
+                    raise BuildFailedError(line, f"exit code {result.exit_code}", result.output)
+            snapshot = await sandbox.snapshot()
+        finally:
+            await sandbox.close()
+        with self._cache.making() as room:
+            layer = room / "layer"
+            await self._backend.take_layer(snapshot, layer)
+            _settle_times(layer, started_s)
+            return self._cache.keep(layer, image.digest)
+
+
+def _instructions(task: HarborTask, context: Mapping[str, FileEntry]) -> Iterator[Instruction]:
+    if "Dockerfile" in context:
+        try:
+            yield from parse(context["Dockerfile"].content.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise DockerfileError(f"the Dockerfile is not UTF-8: {error}") from error
+        return
+    environment = task.config.environment
+    # Harbor uploads the loose files of environment/ into the working directory of a prebuilt image.
+    yield From(environment.docker_image or "")
+    if context:
+        yield Copy(("",), (environment.workdir or ".") + "/")
+
+
+def _declare(image: Image, step: Instruction, context: Mapping[str, FileEntry]) -> Image:
+    """What the step says of the image, and its digest: over the one below, the step, and the bytes that it copies."""
+    copied = digest(pack({name: context[name] for name in _copied(step, context)})) if isinstance(step, Copy) else ""
+    said = msgspec.json.encode([image.digest, type(step).__name__, msgspec.to_builtins(step), image.workdir, copied])
+    image = replace(image, digest=digest(said))
+    match step:
+        case Env(pairs):
+            return replace(image, env=tuple(dict([*image.env, *pairs]).items()))
+        case User(name):
+            return replace(image, user=name)
+        case Workdir(path):
+            return replace(image, workdir="/" + posixpath.normpath(posixpath.join(image.workdir, path)).lstrip("/"))
+        case _:
+            return image
+
+
+def _copied(step: Copy, context: Mapping[str, FileEntry]) -> list[str]:
+    return [name for source in step.sources for name in _below(source, context)]
+
+
+def _below(source: str, context: Mapping[str, FileEntry]) -> list[str]:
+    return [name for name in context if not source or name == source or name.startswith(source + "/")]
+
+
+def _configure(image: Image, task: HarborTask) -> Image:
+    """The image with what task.toml overrides."""
+    environment = task.config.environment
+    try:
+        env = resolve_env(environment.env)
+    except KeyError as error:
+        raise BuildFailedError(
+            "environment.env", f"{error.args[0]} would come from the host; give a default"
+        ) from error
+    workdir = environment.workdir or image.workdir
+    hidden = any(Path(workdir).is_relative_to(bind) for bind in image.host_binds)
+    if environment.workdir and not hidden and locate(image.lowers, workdir).kind != "directory":
+        raise BuildFailedError(
+            "environment.workdir", f"{workdir} is not a directory of the image; add WORKDIR {workdir}"
+        )
+    said = msgspec.json.encode([image.digest, workdir, sorted(env.items())])
+    pairs = tuple({**dict(image.env), **env}.items())
+    return replace(image, digest=digest(said), workdir=workdir, env=pairs)
+
+
+class _LayerWriter:
+    """Fills one layer directory so that, stacked on the image, it shows what COPY and WORKDIR ask for."""
+
+    def __init__(self, layer: Path, image: Image) -> None:
+        self._layer = layer
+        self._below = image.lowers
+        self._layers = (*image.lowers, layer)
+        self._host_binds = image.host_binds
+
+    def directory(self, path: str) -> str:
+        """Makes a directory and what is missing above it; gives its path free of links."""
+        place = locate(self._layers, path)
+        if place.kind == "file":
+            raise LayerError(f"{path!r} is a file")
+        self._check_shown(place.path)
+        parts = place.path.split("/") if place.path else []
+        for count in range(1, len(parts) + 1):
+            made = "/".join(parts[:count])
+            if not (self._layer / made).is_dir():
+                mode = directory_mode(self._below, made)
+                (self._layer / made).mkdir()
+                (self._layer / made).chmod(mode)
+        return place.path
+
+    def copy(self, step: Copy, workdir: str, context: Mapping[str, FileEntry]) -> None:
+        target = posixpath.join(workdir, step.target)
+        for source in step.sources:
+            names = _below(source, context)
+            if not names:
+                raise LayerError(f"COPY {source!r}: there is no such file in environment/")
+            if names != [source]:
+                self.directory(target)
+                for name in names:
+                    below = name[len(source) + 1 :] if source else name
+                    self._file(posixpath.join(target, below), context[name], step.mode)
+            elif (
+                step.target.endswith(("/", "/."))
+                or step.target == "."
+                or locate(self._layers, target).kind == "directory"
+            ):
+                self._file(posixpath.join(target, posixpath.basename(source)), context[source], step.mode)
+            else:
+                self._file(target, context[source], step.mode)
+
+    def finish(self) -> None:
+        for folder, _, _ in os.walk(self._layer):
+            os.utime(folder, (SOURCE_TIME_S, SOURCE_TIME_S))
+
+    def _file(self, target: str, entry: FileEntry, mode: int | None) -> None:
+        folder = self.directory(posixpath.dirname(target))
+        name = posixpath.basename(target)
+        if not name:
+            raise LayerError(f"{target!r} names no file")
+        if locate(self._layers, f"{folder}/{name}").kind == "directory":
+            raise LayerError(f"{target!r} is a directory")
+        path = self._layer / folder / name
+        path.unlink(missing_ok=True)
+        path.write_bytes(entry.content)
+        path.chmod(mode if mode is not None else 0o755 if entry.executable else 0o644)
+        os.utime(path, (SOURCE_TIME_S, SOURCE_TIME_S))
+
+    def _check_shown(self, path: str) -> None:
+        for bind in self._host_binds:
+            if Path("/" + path).is_relative_to(bind):
+                raise LayerError(f'/{path}: {bind} is the host\'s and read-only with base = "host"; use a built base')
+
+
+def _names_directory(target: str) -> bool:
+    return posixpath.basename(target) in ("", ".", "..")
+
+
+def _settle_times(layer: Path, since_s: float) -> None:
+    """Gives the constant time to all that has been written since; a time that a RUN line has set by itself stays."""
+    until_s = time.time() + 1
+    for folder, folders, files in os.walk(layer, topdown=False):
+        for name in [*files, *folders, "."]:
+            path = Path(folder) / name
+            if since_s <= path.lstat().st_mtime <= until_s:
+                os.utime(path, (SOURCE_TIME_S, SOURCE_TIME_S), follow_symlinks=False)

@@ -1,0 +1,215 @@
+"""Grades what an agent left behind, as Harbor does (its shared mode) but out of the agent's reach.
+
+The agent's sandbox has been snapshotted, so none of its processes live. Grading runs in a fresh sandbox over that
+snapshot with the image's own system files, with /tests read-only and /logs/verifier empty, both fresh; then the reward
+is read from the host's side, strictly. Where that gives no reward it is done once more, with an untouched environment
+graded beside it, which tells an agent that broke its verifier (reward 0) from an environment that cannot grade.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from services.kernel.archive import FileEntry, digest, pack, write_tree
+from services.kernel.harbor.layers import LayerCache
+from services.kernel.harbor.reward import RewardError, read_verdict
+from services.kernel.harbor.task import HarborTask, resolve_env
+from services.kernel.sandbox.protocol import (
+    Ended,
+    ExecResult,
+    Image,
+    Mount,
+    Pins,
+    SandboxBackend,
+    SandboxError,
+    SnapshotId,
+)
+
+
+class Grade(Struct, frozen=True, kw_only=True):
+    """A valid reward and what it rests on."""
+
+    reward: float
+    """In [0, 1]."""
+    tests: dict[str, bool] = {}
+    """Passed or not, by name; empty where the verifier reports no names."""
+    metrics: dict[str, float] = {}
+    output: bytes = b""
+    """What the verifier printed, bounded by the limits' `output_bytes_max`."""
+    cpu_s: float = 0.0
+    broken_by_agent: str | None = None
+    """Why the verifier could not grade this, although it grades an untouched environment: then the reward is 0."""
+
+
+class GradeFailed(Struct, frozen=True, kw_only=True):
+    """One grading that gave no valid reward."""
+
+    reason: str
+    output: bytes = b""
+    cpu_s: float = 0.0
+    sandbox_error: SandboxError | None = None
+    """Set where the sandbox failed, not the verifier."""
+
+
+class EnvironmentBroken(Struct, frozen=True, kw_only=True):
+    """The environment cannot grade even its untouched self: infrastructure, and a reason to quarantine it."""
+
+    reason: str
+    output: bytes = b""
+
+
+class SolutionRun(Struct, frozen=True, kw_only=True):
+    """A reference solution's run and its grade."""
+
+    exit_code: int
+    """Kept, although Harbor ignores it: a solution that fails half-way may still earn 1."""
+    ended: Ended
+    output: bytes
+    grade: Grade | EnvironmentBroken
+
+
+class Grader:
+    """Grades snapshots of one backend. `work_dir` holds the unpacked tests; several processes may share it."""
+
+    def __init__(self, backend: SandboxBackend, work_dir: Path) -> None:
+        self._backend = backend
+        self._unpacked = LayerCache(work_dir)
+
+    async def grade(
+        self, task: HarborTask, image: Image, snapshot: SnapshotId | None, *, pins: Pins | None = None
+    ) -> Grade | EnvironmentBroken:
+        """The grade of a snapshot, or of the untouched environment where there is none. The snapshot is left as it is.
+
+        Raises:
+            SandboxError: infrastructure: not even an untouched environment could be run.
+        """
+        first = await self.attempt(task, image, snapshot, pins=pins)
+        if isinstance(first, Grade):
+            return first
+        async with asyncio.TaskGroup() as group:
+            repeated = group.create_task(self.attempt(task, image, snapshot, pins=pins))
+            beside = group.create_task(self.attempt(task, image, None, pins=pins))
+        again, untouched = repeated.result(), beside.result()
+        if isinstance(again, Grade):
+            return again
+        if isinstance(untouched, GradeFailed):
+            if untouched.sandbox_error is not None:
+                raise untouched.sandbox_error
+            return EnvironmentBroken(reason=untouched.reason, output=untouched.output)
+        if snapshot is None:
+            return untouched
+        return Grade(
+            reward=0.0,
+            tests=dict.fromkeys(untouched.tests, False),
+            output=again.output,
+            cpu_s=again.cpu_s,
+            broken_by_agent=again.reason,
+        )
+
+    async def attempt(
+        self, task: HarborTask, image: Image, snapshot: SnapshotId | None, *, pins: Pins | None = None
+    ) -> Grade | GradeFailed:
+        """One grading, not repeated."""
+        tests = self._unpack(task.part("tests"))
+        with self._unpacked.making() as logs:
+            logs.chmod(0o777)
+            mounts = (Mount(tests, "/tests"), Mount(logs, "/logs/verifier", writable=True))
+            try:
+                result = await self._verify(task, image, snapshot, mounts, pins)
+            except SandboxError as error:
+                return GradeFailed(reason=f"sandbox: {error}", sandbox_error=error)
+            if result.ended is not Ended.exited:
+                reason = f"the verifier was stopped by its {result.ended}"
+                return GradeFailed(reason=reason, output=result.output, cpu_s=result.cpu_s)
+            try:
+                verdict = read_verdict(logs)
+            except RewardError as error:
+                return GradeFailed(reason=str(error), output=result.output, cpu_s=result.cpu_s)
+        return Grade(
+            reward=verdict.reward,
+            tests=verdict.tests,
+            metrics=verdict.metrics,
+            output=result.output,
+            cpu_s=result.cpu_s,
+        )
+
+    async def run_solution(
+        self,
+        task: HarborTask,
+        image: Image,
+        *,
+        solution: Mapping[str, FileEntry] | None = None,
+        pins: Pins | None = None,
+    ) -> SolutionRun:
+        """Runs solve.sh of the task (or of another `solution`) in a fresh sandbox, and grades what it left.
+
+        Raises:
+            SandboxError: infrastructure.
+        """
+        files = task.part("solution") if solution is None else solution
+        mounts = (Mount(self._unpack(files), "/solution"),)
+        limits = task.agent_limits
+        sandbox = await self._backend.start(image, pins=pins, limits=limits, mounts=mounts)
+        try:
+            result = await sandbox.exec(
+                "/solution/solve.sh",
+                user=_user(task.config.agent.user),
+                cwd=image.workdir,
+                env={"DEBIAN_FRONTEND": "noninteractive", **resolve_env(task.config.solution.env)},
+                limits=limits,
+            )
+            snapshot = await sandbox.snapshot()
+        finally:
+            await sandbox.close()
+        try:
+            grade = await self.grade(task, image, snapshot, pins=pins)
+        finally:
+            await self._backend.drop(snapshot)
+        return SolutionRun(exit_code=result.exit_code, ended=result.ended, output=result.output, grade=grade)
+
+    async def run_noop(self, task: HarborTask, image: Image, *, pins: Pins | None = None) -> Grade | EnvironmentBroken:
+        """The grade of an untouched environment. Raises SandboxError."""
+        return await self.grade(task, image, None, pins=pins)
+
+    async def _verify(
+        self,
+        task: HarborTask,
+        image: Image,
+        snapshot: SnapshotId | None,
+        mounts: tuple[Mount, ...],
+        pins: Pins | None,
+    ) -> ExecResult:
+        limits = task.verifier_limits
+        sandbox = await self._backend.start(
+            image, pins=pins, limits=limits, mounts=mounts, snapshot=snapshot, trusted_system=True
+        )
+        try:
+            return await sandbox.exec(
+                "/tests/test.sh",
+                user=_user(task.config.verifier.user),
+                cwd=image.workdir,
+                env=resolve_env(task.config.verifier.env),
+                limits=limits,
+            )
+        finally:
+            await sandbox.close()
+
+    def _unpack(self, files: Mapping[str, FileEntry]) -> Path:
+        """The files on disk, scripts executable as Harbor makes them; written once for each content."""
+        runnable = {
+            name: FileEntry(entry.content, entry.executable or name in ("test.sh", "solve.sh"))
+            for name, entry in files.items()
+        }
+        key = digest(pack(runnable))
+        found = self._unpacked.get(key)
+        if found is not None:
+            return found
+        with self._unpacked.making() as folder:
+            write_tree(runnable, folder)
+            return self._unpacked.keep(folder, key)
+
+
+def _user(user: str | int | None) -> str | None:
+    return None if user is None else str(user)
