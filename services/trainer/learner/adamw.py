@@ -34,7 +34,7 @@ class AdamW:
 
     @torch.no_grad()
     def stepped(
-        self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], *, rate: float, decay: float = 0.0
+        self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], *, rate: float
     ) -> tuple[dict[str, Tensor], "AdamW"]:
         """New weights and state; nothing given is changed. With rate 0 the weights keep their bytes."""
         steps = self.steps + 1
@@ -45,8 +45,7 @@ class AdamW:
             square[name] = torch.lerp(self.square[name], gradient * gradient, 1 - BETA_SQUARE)
             direction = mean[name] / (1 - BETA_MEAN**steps)
             direction /= (square[name] / (1 - BETA_SQUARE**steps)).sqrt_().add_(EPSILON)
-            matrix = weight.dim() > 1
-            moved[name] = torch.add(weight * (1 - rate * decay) if decay and matrix else weight, direction, alpha=-rate)
+            moved[name] = torch.add(weight, direction, alpha=-rate)
         return moved, AdamW(steps, mean, square)
 
     def save(self) -> bytes:
