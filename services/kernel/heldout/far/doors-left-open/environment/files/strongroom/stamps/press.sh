@@ -1,0 +1,1 @@
+stamps/press.sh

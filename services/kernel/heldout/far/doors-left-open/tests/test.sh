@@ -1,0 +1,39 @@
+#!/bin/bash
+# Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
+checks=(text_file_closed nested_file_closed script_stays_executable others_untouched list_right)
+declare -A passed=()
+finish() {
+  trap - EXIT
+  local out=/logs/verifier total=${#checks[@]} good=0 rows='' name status
+  mkdir -p "$out"
+  for name in "${checks[@]}"; do
+    status=failed
+    if [[ ${passed[$name]:-0} == 1 ]]; then status=passed good=$((good + 1)); fi
+    echo "$name: $status"
+    rows+="${rows:+,}{\"name\":\"$name\",\"status\":\"$status\",\"duration\":0}"
+  done
+  printf '{"results":{"tool":{"name":"envwheel"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
+    "$total" "$good" $((total - good)) "$rows" > "$out/ctrf.json.tmp"
+  mv -f "$out/ctrf.json.tmp" "$out/ctrf.json"
+  printf '%d.%04d\n' $((good / total)) $((good * 10000 / total % 10000)) > "$out/reward.txt.tmp"
+  mv -f "$out/reward.txt.tmp" "$out/reward.txt"
+}
+trap finish EXIT
+check() { local name=$1; shift; if "$@" < /dev/null > /dev/null 2>&1; then passed[$name]=1; fi; }
+# text FILE TEXT: the whole content, trailing newlines aside
+text() { [[ -f $1 && "$(cat "$1")" == "$2" ]]; }
+# mode PATH OCTAL: permission bits
+mode() { [[ -e $1 && "$(stat -c %a "$1")" == "$2" ]]; }
+# after CHECK COMMAND...: counts only once that check has passed
+after() { [[ ${passed[$1]:-0} == 1 ]] && "${@:2}"; }
+# ok CODE: a bash condition
+ok() { eval "$1"; }
+
+v=/app/strongroom
+check text_file_closed mode $v/ledger/march.txt 644
+check nested_file_closed mode $v/ledger/deep/seal.txt 600
+check script_stays_executable mode $v/stamps/press.sh 755
+check others_untouched after text_file_closed ok 'mode $v/ledger/april.txt 640 && mode $v/stamps/wax.txt 664 && mode $v/index.txt 444 && mode $v/stamps 777'
+check list_right text /app/open_doors.txt $'ledger/deep/seal.txt\nledger/march.txt\nstamps/press.sh'

@@ -1,0 +1,38 @@
+#!/bin/bash
+# Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
+checks=(bad_line first_bad left_clean)
+declare -A passed=()
+finish() {
+  trap - EXIT
+  local out=/logs/verifier total=${#checks[@]} good=0 rows='' name status
+  mkdir -p "$out"
+  for name in "${checks[@]}"; do
+    status=failed
+    if [[ ${passed[$name]:-0} == 1 ]]; then status=passed good=$((good + 1)); fi
+    echo "$name: $status"
+    rows+="${rows:+,}{\"name\":\"$name\",\"status\":\"$status\",\"duration\":0}"
+  done
+  printf '{"results":{"tool":{"name":"envwheel"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
+    "$total" "$good" $((total - good)) "$rows" > "$out/ctrf.json.tmp"
+  mv -f "$out/ctrf.json.tmp" "$out/ctrf.json"
+  printf '%d.%04d\n' $((good / total)) $((good * 10000 / total % 10000)) > "$out/reward.txt.tmp"
+  mv -f "$out/reward.txt.tmp" "$out/reward.txt"
+}
+trap finish EXIT
+check() { local name=$1; shift; if "$@" < /dev/null > /dev/null 2>&1; then passed[$name]=1; fi; }
+# text FILE TEXT: the whole content, trailing newlines aside
+text() { [[ -f $1 && "$(cat "$1")" == "$2" ]]; }
+# repo DIR ARGS...: git there, whoever owns it
+repo() { git -c safe.directory='*' -C "$1" "${@:2}"; }
+# after CHECK COMMAND...: counts only once that check has passed
+after() { [[ ${passed[$1]:-0} == 1 ]] && "${@:2}"; }
+# ok CODE: a bash condition
+ok() { eval "$1"; }
+
+t=/app/tidetool
+bad=$(repo $t log --format=%H --grep='^Work of day 11$' main)
+check bad_line text /app/bad_line.txt phase=7
+check first_bad after bad_line text /app/first_bad.txt "${bad:-none}"
+check left_clean after bad_line ok '[[ "$(repo $t symbolic-ref HEAD)" == refs/heads/main && -z "$(repo $t status --porcelain)" && "$(repo $t rev-list --count main)" == 14 && ! -e $t/.git/BISECT_LOG ]]'

@@ -1,0 +1,38 @@
+#!/bin/bash
+# Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
+checks=(nested_empty_gone empty_beside_files_gone files_kept hidden_file_counts_as_file count_right)
+declare -A passed=()
+finish() {
+  trap - EXIT
+  local out=/logs/verifier total=${#checks[@]} good=0 rows='' name status
+  mkdir -p "$out"
+  for name in "${checks[@]}"; do
+    status=failed
+    if [[ ${passed[$name]:-0} == 1 ]]; then status=passed good=$((good + 1)); fi
+    echo "$name: $status"
+    rows+="${rows:+,}{\"name\":\"$name\",\"status\":\"$status\",\"duration\":0}"
+  done
+  printf '{"results":{"tool":{"name":"envwheel"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
+    "$total" "$good" $((total - good)) "$rows" > "$out/ctrf.json.tmp"
+  mv -f "$out/ctrf.json.tmp" "$out/ctrf.json"
+  printf '%d.%04d\n' $((good / total)) $((good * 10000 / total % 10000)) > "$out/reward.txt.tmp"
+  mv -f "$out/reward.txt.tmp" "$out/reward.txt"
+}
+trap finish EXIT
+check() { local name=$1; shift; if "$@" < /dev/null > /dev/null 2>&1; then passed[$name]=1; fi; }
+# text FILE TEXT: the whole content, trailing newlines aside
+text() { [[ -f $1 && "$(cat "$1")" == "$2" ]]; }
+# absent PATH: neither a file nor a link
+absent() { [[ ! -e $1 && ! -L $1 ]]; }
+# after CHECK COMMAND...: counts only once that check has passed
+after() { [[ ${passed[$1]:-0} == 1 ]] && "${@:2}"; }
+# ok CODE: a bash condition
+ok() { eval "$1"; }
+
+check nested_empty_gone absent /app/warehouse/aisle-01
+check empty_beside_files_gone ok 'absent /app/warehouse/aisle-04/shelf-c && absent /app/warehouse/aisle-07/returns && absent /app/warehouse/overflow'
+check files_kept after nested_empty_gone ok '[[ -f /app/warehouse/aisle-04/shelf-b/label.txt && -f /app/warehouse/aisle-07/inventory.csv ]]'
+check hidden_file_counts_as_file after nested_empty_gone ok '[[ -f /app/warehouse/dock/.placeholder ]]'
+check count_right text /app/removed_count.txt 7

@@ -1,0 +1,1 @@
+just notes about shells

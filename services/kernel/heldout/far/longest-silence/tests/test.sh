@@ -1,0 +1,30 @@
+#!/bin/bash
+# Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
+checks=(seconds before after_gap)
+declare -A passed=()
+finish() {
+  trap - EXIT
+  local out=/logs/verifier total=${#checks[@]} good=0 rows='' name status
+  mkdir -p "$out"
+  for name in "${checks[@]}"; do
+    status=failed
+    if [[ ${passed[$name]:-0} == 1 ]]; then status=passed good=$((good + 1)); fi
+    echo "$name: $status"
+    rows+="${rows:+,}{\"name\":\"$name\",\"status\":\"$status\",\"duration\":0}"
+  done
+  printf '{"results":{"tool":{"name":"envwheel"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
+    "$total" "$good" $((total - good)) "$rows" > "$out/ctrf.json.tmp"
+  mv -f "$out/ctrf.json.tmp" "$out/ctrf.json"
+  printf '%d.%04d\n' $((good / total)) $((good * 10000 / total % 10000)) > "$out/reward.txt.tmp"
+  mv -f "$out/reward.txt.tmp" "$out/reward.txt"
+}
+trap finish EXIT
+check() { local name=$1; shift; if "$@" < /dev/null > /dev/null 2>&1; then passed[$name]=1; fi; }
+# line FILE N TEXT: the Nth line
+line() { [[ -f $1 && "$(sed -n "$2p" "$1")" == "$3" ]]; }
+
+check seconds line /app/silence.txt 1 7309
+check before line /app/silence.txt 2 '2032-02-28 23:58:10'
+check after_gap line /app/silence.txt 3 '2032-02-29 01:59:59'

@@ -1,0 +1,3 @@
+#!/bin/bash
+strokes=$(wc -l < rota.txt)
+echo "rang $strokes times" > rung.txt

@@ -1,0 +1,4 @@
+#!/bin/bash
+set -euo pipefail
+cd /app
+chmod 644 belfry/ring.sh belfry/silence.sh

@@ -1,0 +1,37 @@
+#!/bin/bash
+# Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
+checks=(cover_recipe two_line_recipe last_recipe continuation_keeps_spaces booklet_depends)
+declare -A passed=()
+finish() {
+  trap - EXIT
+  local out=/logs/verifier total=${#checks[@]} good=0 rows='' name status
+  mkdir -p "$out"
+  for name in "${checks[@]}"; do
+    status=failed
+    if [[ ${passed[$name]:-0} == 1 ]]; then status=passed good=$((good + 1)); fi
+    echo "$name: $status"
+    rows+="${rows:+,}{\"name\":\"$name\",\"status\":\"$status\",\"duration\":0}"
+  done
+  printf '{"results":{"tool":{"name":"envwheel"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
+    "$total" "$good" $((total - good)) "$rows" > "$out/ctrf.json.tmp"
+  mv -f "$out/ctrf.json.tmp" "$out/ctrf.json"
+  printf '%d.%04d\n' $((good / total)) $((good * 10000 / total % 10000)) > "$out/reward.txt.tmp"
+  mv -f "$out/reward.txt.tmp" "$out/reward.txt"
+}
+trap finish EXIT
+check() { local name=$1; shift; if "$@" < /dev/null > /dev/null 2>&1; then passed[$name]=1; fi; }
+# has FILE TEXT: some line is exactly this
+has() { [[ -f $1 ]] && grep -Fxq -- "$2" "$1"; }
+# after CHECK COMMAND...: counts only once that check has passed
+after() { [[ ${passed[$1]:-0} == 1 ]] && "${@:2}"; }
+# ok CODE: a bash condition
+ok() { eval "$1"; }
+
+m=/app/press/Makefile
+check cover_recipe has $m $'\ttypeset --paper $(PAPER) cover.txt > cover.ps'
+check two_line_recipe ok 'has $m $'"'"'\tcat pages.txt colophon.txt > all.txt'"'"' && has $m $'"'"'\ttypeset --paper $(PAPER) all.txt > pages.ps'"'"''
+check last_recipe has $m $'\trm -f *.ps booklet all.txt'
+check continuation_keeps_spaces after cover_recipe ok 'has $m "        pages.txt \\" && has $m "        colophon.txt"'
+check booklet_depends ok 'grep -Eq "^booklet: *cover\.ps +pages\.ps *$" $m'

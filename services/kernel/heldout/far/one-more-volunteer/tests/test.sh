@@ -1,0 +1,37 @@
+#!/bin/bash
+# Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
+checks=(name_added at_the_end others_kept added_once)
+declare -A passed=()
+finish() {
+  trap - EXIT
+  local out=/logs/verifier total=${#checks[@]} good=0 rows='' name status
+  mkdir -p "$out"
+  for name in "${checks[@]}"; do
+    status=failed
+    if [[ ${passed[$name]:-0} == 1 ]]; then status=passed good=$((good + 1)); fi
+    echo "$name: $status"
+    rows+="${rows:+,}{\"name\":\"$name\",\"status\":\"$status\",\"duration\":0}"
+  done
+  printf '{"results":{"tool":{"name":"envwheel"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
+    "$total" "$good" $((total - good)) "$rows" > "$out/ctrf.json.tmp"
+  mv -f "$out/ctrf.json.tmp" "$out/ctrf.json"
+  printf '%d.%04d\n' $((good / total)) $((good * 10000 / total % 10000)) > "$out/reward.txt.tmp"
+  mv -f "$out/reward.txt.tmp" "$out/reward.txt"
+}
+trap finish EXIT
+check() { local name=$1; shift; if "$@" < /dev/null > /dev/null 2>&1; then passed[$name]=1; fi; }
+# has FILE TEXT: some line is exactly this
+has() { [[ -f $1 ]] && grep -Fxq -- "$2" "$1"; }
+# count FILE N: how many lines
+count() { [[ -f $1 && "$(grep -c '' "$1")" == "$2" ]]; }
+# after CHECK COMMAND...: counts only once that check has passed
+after() { [[ ${passed[$1]:-0} == 1 ]] && "${@:2}"; }
+# ok CODE: a bash condition
+ok() { eval "$1"; }
+
+check name_added has /app/volunteers.txt 'Mireille Duval'
+check at_the_end after name_added ok '[[ "$(tail -n 1 /app/volunteers.txt)" == "Mireille Duval" ]]'
+check others_kept after name_added ok '[[ "$(head -n 3 /app/volunteers.txt)" == $'"'"'Jonas Ek\nPriya Raman\nWalter Haas'"'"' ]]'
+check added_once after name_added count /app/volunteers.txt 4

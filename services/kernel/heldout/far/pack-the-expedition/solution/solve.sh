@@ -1,0 +1,4 @@
+#!/bin/bash
+set -euo pipefail
+cd /app
+tar --exclude=cache --exclude='*.tmp' -czf expedition.tar.gz expedition

@@ -1,0 +1,34 @@
+#!/bin/bash
+# Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
+checks=(good_file_link good_folder_link link_to_link broken_links exact_order)
+declare -A passed=()
+finish() {
+  trap - EXIT
+  local out=/logs/verifier total=${#checks[@]} good=0 rows='' name status
+  mkdir -p "$out"
+  for name in "${checks[@]}"; do
+    status=failed
+    if [[ ${passed[$name]:-0} == 1 ]]; then status=passed good=$((good + 1)); fi
+    echo "$name: $status"
+    rows+="${rows:+,}{\"name\":\"$name\",\"status\":\"$status\",\"duration\":0}"
+  done
+  printf '{"results":{"tool":{"name":"envwheel"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
+    "$total" "$good" $((total - good)) "$rows" > "$out/ctrf.json.tmp"
+  mv -f "$out/ctrf.json.tmp" "$out/ctrf.json"
+  printf '%d.%04d\n' $((good / total)) $((good * 10000 / total % 10000)) > "$out/reward.txt.tmp"
+  mv -f "$out/reward.txt.tmp" "$out/reward.txt"
+}
+trap finish EXIT
+check() { local name=$1; shift; if "$@" < /dev/null > /dev/null 2>&1; then passed[$name]=1; fi; }
+# has FILE TEXT: some line is exactly this
+has() { [[ -f $1 ]] && grep -Fxq -- "$2" "$1"; }
+# ok CODE: a bash condition
+ok() { eval "$1"; }
+
+check good_file_link has /app/signposts.tsv $'crossing\t../trail/footbridge.txt\tok'
+check good_folder_link has /app/signposts.tsv $'lunch\t/app/trail/hay-meadow\tok'
+check link_to_link has /app/signposts.tsv $'alternate\tcrossing\tok'
+check broken_links ok 'has /app/signposts.tsv $'"'"'swimming\t/app/trail/hay-meadow/lake.txt\tbroken'"'"' && has /app/signposts.tsv $'"'"'viewpoint\t../trail/summit.txt\tbroken'"'"''
+check exact_order ok '[[ "$(cut -f1 /app/signposts.tsv | tr "\n" " ")" == "alternate crossing lunch swimming viewpoint " ]]'

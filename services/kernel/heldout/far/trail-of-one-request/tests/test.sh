@@ -1,0 +1,42 @@
+#!/bin/bash
+# Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
+checks=(first_line across_services exact_trail duration)
+declare -A passed=()
+finish() {
+  trap - EXIT
+  local out=/logs/verifier total=${#checks[@]} good=0 rows='' name status
+  mkdir -p "$out"
+  for name in "${checks[@]}"; do
+    status=failed
+    if [[ ${passed[$name]:-0} == 1 ]]; then status=passed good=$((good + 1)); fi
+    echo "$name: $status"
+    rows+="${rows:+,}{\"name\":\"$name\",\"status\":\"$status\",\"duration\":0}"
+  done
+  printf '{"results":{"tool":{"name":"envwheel"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
+    "$total" "$good" $((total - good)) "$rows" > "$out/ctrf.json.tmp"
+  mv -f "$out/ctrf.json.tmp" "$out/ctrf.json"
+  printf '%d.%04d\n' $((good / total)) $((good * 10000 / total % 10000)) > "$out/reward.txt.tmp"
+  mv -f "$out/reward.txt.tmp" "$out/reward.txt"
+}
+trap finish EXIT
+check() { local name=$1; shift; if "$@" < /dev/null > /dev/null 2>&1; then passed[$name]=1; fi; }
+# text FILE TEXT: the whole content, trailing newlines aside
+text() { [[ -f $1 && "$(cat "$1")" == "$2" ]]; }
+# line FILE N TEXT: the Nth line
+line() { [[ -f $1 && "$(sed -n "$2p" "$1")" == "$3" ]]; }
+# has FILE TEXT: some line is exactly this
+has() { [[ -f $1 ]] && grep -Fxq -- "$2" "$1"; }
+# ok CODE: a bash condition
+ok() { eval "$1"; }
+
+t=/app/trail.txt
+check first_line line $t 1 '14:03:59.020 edge GET /boats/7'
+check across_services ok 'has $t "14:03:59.101 catalogue looking up boat 7" && has $t "14:03:59.288 pricing price of boat 7 (was req-58c0)"'
+check exact_trail text $t '14:03:59.020 edge GET /boats/7
+14:03:59.101 catalogue looking up boat 7
+14:03:59.288 pricing price of boat 7 (was req-58c0)
+14:04:00.950 catalogue gave up on pricing
+14:04:01.377 edge answered 504'
+check duration text /app/duration_ms.txt 2357

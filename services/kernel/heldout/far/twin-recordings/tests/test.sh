@@ -1,0 +1,38 @@
+#!/bin/bash
+# Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
+set -u
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
+checks=(trio_is_one_file pair_is_one_file no_symbolic_links near_twin_kept_apart content_kept saved_count)
+declare -A passed=()
+finish() {
+  trap - EXIT
+  local out=/logs/verifier total=${#checks[@]} good=0 rows='' name status
+  mkdir -p "$out"
+  for name in "${checks[@]}"; do
+    status=failed
+    if [[ ${passed[$name]:-0} == 1 ]]; then status=passed good=$((good + 1)); fi
+    echo "$name: $status"
+    rows+="${rows:+,}{\"name\":\"$name\",\"status\":\"$status\",\"duration\":0}"
+  done
+  printf '{"results":{"tool":{"name":"envwheel"},"summary":{"tests":%d,"passed":%d,"failed":%d,"pending":0,"skipped":0,"other":0,"start":0,"stop":0},"tests":[%s]}}\n' \
+    "$total" "$good" $((total - good)) "$rows" > "$out/ctrf.json.tmp"
+  mv -f "$out/ctrf.json.tmp" "$out/ctrf.json"
+  printf '%d.%04d\n' $((good / total)) $((good * 10000 / total % 10000)) > "$out/reward.txt.tmp"
+  mv -f "$out/reward.txt.tmp" "$out/reward.txt"
+}
+trap finish EXIT
+check() { local name=$1; shift; if "$@" < /dev/null > /dev/null 2>&1; then passed[$name]=1; fi; }
+# text FILE TEXT: the whole content, trailing newlines aside
+text() { [[ -f $1 && "$(cat "$1")" == "$2" ]]; }
+# after CHECK COMMAND...: counts only once that check has passed
+after() { [[ ${passed[$1]:-0} == 1 ]] && "${@:2}"; }
+# ok CODE: a bash condition
+ok() { eval "$1"; }
+
+r=/app/recordings
+check trio_is_one_file ok '[[ $r/monday/take_one.pcm -ef $r/tuesday/opening.pcm && $r/monday/take_one.pcm -ef $r/best-of/favourite.pcm ]]'
+check pair_is_one_file ok '[[ $r/tuesday/closing.pcm -ef $r/best-of/encore.pcm ]]'
+check no_symbolic_links after trio_is_one_file ok '[[ -z "$(find $r -type l)" ]]'
+check near_twin_kept_apart after trio_is_one_file ok '[[ ! $r/monday/take_two.pcm -ef $r/monday/take_one.pcm ]] && text $r/monday/take_two.pcm "aaaa bbbb cccc dddx"'
+check content_kept after pair_is_one_file ok 'text $r/best-of/favourite.pcm "aaaa bbbb cccc dddd" && text $r/best-of/encore.pcm "final chord" && text $r/best-of/hum.pcm "just hum"'
+check saved_count text /app/saved.txt 3
