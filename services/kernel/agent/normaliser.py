@@ -45,16 +45,17 @@ def clip(text: str, bytes_max: int, *, bytes_lost: int = 0) -> str:
     return f"{head}\n[{left_out} bytes left out]\n{tail}"
 
 
-def show_v1(output: bytes, exit_code: int, bytes_max: int, *, bytes_lost: int = 0) -> str:
-    """What is shown after a command: normalised, clipped output; then `[exit N]` on its own line if N is not 0."""
+def show_v1(output: bytes, exit_code: int, bytes_max: int, *, bytes_lost: int = 0, stopped: str = "") -> str:
+    """Normalised, clipped output; then on a line of its own `[exit N]` if N is not 0, or the limit that stopped it."""
     text = clip(normalise_v1(output), bytes_max, bytes_lost=bytes_lost)
-    if exit_code == 0:
-        return text
-    return f"{text}\n[exit {exit_code}]" if text else f"[exit {exit_code}]"
+    note = f"[stopped: {stopped}]" if stopped else f"[exit {exit_code}]" if exit_code else ""
+    return f"{text}\n{note}" if text and note else text or note
 
 
 class Show(Protocol):
-    def __call__(self, output: bytes, exit_code: int, bytes_max: int, *, bytes_lost: int = 0) -> str: ...
+    def __call__(
+        self, output: bytes, exit_code: int, bytes_max: int, *, bytes_lost: int = 0, stopped: str = ""
+    ) -> str: ...
 
 
 NORMALISERS: Mapping[str, Show] = MappingProxyType({"v1": show_v1})

@@ -38,7 +38,7 @@ SOURCE_TIME_S = 1_767_225_600
 FileStep: TypeAlias = tuple[Copy | Workdir, str]
 """An instruction and the working directory that it starts from."""
 RunStep: TypeAlias = tuple[Run, Image]
-"""An instruction and the image whose user, env and working directory it has."""
+"""An instruction and the image whose env and working directory it has."""
 
 
 class BuildFailedError(Exception):
@@ -90,7 +90,8 @@ class Builder:
         image = self._bases[first.image]
         plan = _Plan()
         for step in rest:
-            if (isinstance(step, Run) and plan.files) or (isinstance(step, Copy | Workdir) and plan.runs):
+            # One sandbox has one user: USER ends a row of RUN lines.
+            if (isinstance(step, Run) and plan.files) or (isinstance(step, Copy | Workdir | User) and plan.runs):
                 image, plan = await self._flush(image, plan, context, task.build_limits), _Plan()
             image = _declare(image, step, context)
             if isinstance(step, Run):
@@ -129,7 +130,7 @@ class Builder:
         try:
             for step, at in steps:
                 line = f"RUN {step.argv[-1] if step.argv[0] == '/bin/sh' else ' '.join(step.argv)}"[:200]
-                result = await sandbox.exec(step.argv, user=at.user, cwd=at.workdir, env=dict(at.env), limits=limits)
+                result = await sandbox.exec(step.argv, cwd=at.workdir, env=dict(at.env), limits=limits)
                 if result.ended is not Ended.exited:
                     raise BuildFailedError(line, f"stopped by its {result.ended}", result.output)
                 if result.exit_code != 0:

@@ -8,6 +8,7 @@ graded beside it, which tells an agent that broke its verifier (reward 0) from a
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from services.kernel.archive import FileEntry, digest, pack, write_tree
 from services.kernel.harbor.layers import LayerCache
 from services.kernel.harbor.reward import RewardError, read_verdict
 from services.kernel.harbor.task import HarborTask, resolve_env
+from services.kernel.sandbox.launch import uid_of
 from services.kernel.sandbox.protocol import (
     Ended,
     ExecResult,
@@ -151,11 +153,12 @@ class Grader:
         files = task.part("solution") if solution is None else solution
         mounts = (Mount(self._unpack(files), "/solution"),)
         limits = task.agent_limits
-        sandbox = await self._backend.start(image, pins=pins, limits=limits, mounts=mounts)
+        sandbox = await self._backend.start(
+            image, pins=_pins(image, task.config.agent.user, pins), limits=limits, mounts=mounts
+        )
         try:
             result = await sandbox.exec(
                 "/solution/solve.sh",
-                user=_user(task.config.agent.user),
                 cwd=image.workdir,
                 env={"DEBIAN_FRONTEND": "noninteractive", **resolve_env(task.config.solution.env)},
                 limits=limits,
@@ -183,12 +186,16 @@ class Grader:
     ) -> ExecResult:
         limits = task.verifier_limits
         sandbox = await self._backend.start(
-            image, pins=pins, limits=limits, mounts=mounts, snapshot=snapshot, trusted_system=True
+            image,
+            pins=_pins(image, task.config.verifier.user, pins),
+            limits=limits,
+            mounts=mounts,
+            snapshot=snapshot,
+            trusted_system=True,
         )
         try:
             return await sandbox.exec(
                 "/tests/test.sh",
-                user=_user(task.config.verifier.user),
                 cwd=image.workdir,
                 env=resolve_env(task.config.verifier.env),
                 limits=limits,
@@ -211,5 +218,6 @@ class Grader:
             return self._unpacked.keep(folder, key)
 
 
-def _user(user: str | int | None) -> str | None:
-    return None if user is None else str(user)
+def _pins(image: Image, user: str | int | None, pins: Pins | None) -> Pins:
+    """A sandbox has one user: that of the phase, or else of the image."""
+    return replace(pins or Pins(), user_uid=uid_of(image, image.user if user is None else str(user)))
