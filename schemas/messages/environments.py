@@ -52,6 +52,7 @@ class DraftCheckRequested(SlotMessage, frozen=True, kw_only=True):
     nature = Nature.request
 
     draft: str
+    pool_version: int
 
     def key(self) -> tuple[Part, ...]:
         return (self.round, self.slot, self.revision, self.draft)

@@ -1,0 +1,61 @@
+"""Where tasks are built, run and graded on this machine: a sandbox backend with a builder and a grader over it."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.kernel.errors import KernelError
+from services.kernel.harbor.build import Builder
+from services.kernel.harbor.grade import Grader
+from services.kernel.sandbox.base import Base, host_base, load_base
+from services.kernel.sandbox.bubblewrap import BubblewrapBackend
+
+BASE_NAMES = ("envwheel/base:1",)
+"""What a Dockerfile may say in FROM."""
+NEEDED = frozenset({"network", "memory", "pids", "cpu", "output", "kill", "isolation"})
+"""Properties without which no service starts."""
+
+
+class WorkshopError(KernelError):
+    """This machine cannot hold what a sandbox must hold; says what to do."""
+
+    boundary = "sandbox"
+
+
+@dataclass
+class Workshop:
+    base: Base
+    backend: BubblewrapBackend
+    builder: Builder
+    grader: Grader
+
+    async def close(self) -> None:
+        await self.backend.close()
+
+
+def choose_base(base: str, work: Path) -> Base:
+    """`host`, or a folder that `envwheel base build` made."""
+    work.mkdir(parents=True, exist_ok=True)
+    return host_base(work) if base == "host" else load_base(Path(base))
+
+
+async def open_workshop(base: str, work: Path, *, base_digest: str | None = None) -> Workshop:
+    """Build it below `work`, a folder of this process alone.
+
+    Raises:
+        WorkshopError: the base is another than the run's, or a needed limit does not hold here.
+    """
+    chosen = await asyncio.to_thread(choose_base, base, work)
+    if base_digest is not None and chosen.digest != base_digest:
+        raise WorkshopError(
+            f"the run was started on base {base_digest[:12]}, this machine has {chosen.digest[:12]} ({chosen.kind}): "
+            "give the same base with --base, or start a new run"
+        )
+    backend = BubblewrapBackend(work / "sandboxes")
+    missing = (await backend.self_check()).missing(NEEDED)
+    if missing:
+        await backend.close()
+        raise WorkshopError("; ".join(f"{check.name} does not hold here: {check.how}" for check in missing))
+    image = chosen.image()
+    builder = Builder(backend, work / "layers", dict.fromkeys(BASE_NAMES, image))
+    return Workshop(chosen, backend, builder, Grader(backend, work / "unpacked"))

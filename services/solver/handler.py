@@ -1,0 +1,134 @@
+"""The solver's work: groups of rollouts, answered as one batch of facts with their transcripts stored."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from schemas.envelope import Event, Meta
+from schemas.messages import RolloutCompleted, RolloutRequested
+from schemas.outcomes import RolloutOutcome
+from schemas.parked import masked_rollout
+from schemas.parts import Usage
+from schemas.science import RolloutRules
+from services.kernel.agent.conversation import EndReason, Episode
+from services.kernel.agent.transcript import encode
+from services.kernel.archive import unpack
+from services.kernel.artifacts import ArtifactStore
+from services.kernel.delivery import Answer
+from services.kernel.errors import KernelError, Unreadable
+from services.kernel.harbor.grade import EnvironmentBroken, Grade
+from services.kernel.harbor.task import HarborTask, read_task
+from services.kernel.meter import CpuMeter, Watch
+from services.kernel.models.checkpoint import Checkpoint
+from services.kernel.workshop import Workshop
+from services.solver.rollout.group import NORMALISER, Attempt, Player, play
+
+ENGINES_MAX = 2
+TASKS_MAX = 512
+CUT = (EndReason.truncated_answer, EndReason.context_overflow, EndReason.turns_max)
+
+
+class NoTaskError(KernelError):
+    """The environment named by a request is no Harbor task."""
+
+    boundary = "task"
+
+
+class SolverHandler:
+    def __init__(self, artifacts: ArtifactStore, workshop: Workshop, rules: RolloutRules) -> None:
+        self._artifacts = artifacts
+        self._workshop = workshop
+        self._rules = rules
+        self._players: OrderedDict[str, Player] = OrderedDict()
+        self._tasks: OrderedDict[str, HarborTask] = OrderedDict()
+        self._meter = CpuMeter()
+
+    async def close(self) -> None:
+        await self._workshop.close()
+
+    async def handle(self, event: Event, try_: int) -> Sequence[Answer]:
+        request = event.body
+        if not isinstance(request, RolloutRequested):
+            raise Unreadable(f"{request.name} is no work for the solver")
+        watch = Watch()
+        player = await asyncio.to_thread(self._player, request.checkpoint)
+        task = self._task(request.env)
+        image = await self._workshop.builder.build(task)
+        attempts = await play(self._workshop, player, task, image, request)
+        return self._answers(request, attempts, watch, deterministic=player.engine.deterministic)
+
+    def _answers(
+        self, request: RolloutRequested, attempts: Sequence[Attempt], watch: Watch, *, deterministic: bool
+    ) -> list[Answer]:
+        pairs = [encode(attempt.episode, normaliser=NORMALISER) for attempt in attempts]
+        outputs = [attempt.grade.output for attempt in attempts]
+        stored = self._artifacts.put_many([data for pair in pairs for data in pair] + outputs)
+        cpu_s, wall_s = self._meter.take() / len(attempts), watch.wall_s()
+        answers = []
+        for number, attempt in enumerate(attempts):
+            meta = Meta(
+                started_ns=watch.started_ns,
+                wall_s=wall_s,
+                cpu_s=cpu_s,
+                sandbox_cpu_s=attempt.episode.cpu_s,
+                observation=stored[2 * number + 1],
+                observations={"verifier": stored[2 * len(attempts) + number]},
+                engine="torch-cpu",
+            )
+            fact = _fact(request, number, attempt, stored[2 * number])
+            answers.append(Answer(fact, meta, deterministic=deterministic))
+        return answers
+
+    def _player(self, checkpoint: str) -> Player:
+        """The model of a checkpoint; the newest few stay loaded."""
+        if checkpoint not in self._players:
+            loaded = Checkpoint.from_archive(self._artifacts.get(checkpoint))
+            self._players[checkpoint] = Player(loaded.engine(), loaded.template, self._rules)
+            while len(self._players) > ENGINES_MAX:
+                self._players.popitem(last=False)
+        self._players.move_to_end(checkpoint)
+        return self._players[checkpoint]
+
+    def _task(self, env: str) -> HarborTask:
+        if env not in self._tasks:
+            reading = read_task(unpack(self._artifacts.get(env)))
+            if reading.task is None:
+                raise NoTaskError(f"environment {env}: {reading.problems[0].message}")
+            self._tasks[env] = reading.task
+            while len(self._tasks) > TASKS_MAX:
+                self._tasks.popitem(last=False)
+        self._tasks.move_to_end(env)
+        return self._tasks[env]
+
+
+def _fact(request: RolloutRequested, number: int, attempt: Attempt, content: str) -> RolloutCompleted:
+    grade = attempt.grade
+    if isinstance(grade, EnvironmentBroken):
+        return masked_rollout(request, number, "the environment cannot grade even its untouched self", broken=True)
+    return RolloutCompleted(
+        round=request.round,
+        request=request.id,
+        attempt=number,
+        env=request.env,
+        purpose=request.purpose,
+        checkpoint_version=request.checkpoint_version,
+        outcome=_outcome(attempt.episode, grade),
+        reward=grade.reward,
+        tests=grade.tests,
+        content=content,
+        usage=_usage(attempt.episode),
+        volatile=attempt.episode.volatile,
+        detail=grade.broken_by_agent or "",
+    )
+
+
+def _outcome(episode: Episode, grade: Grade) -> RolloutOutcome:
+    if grade.reward == 1.0:
+        return RolloutOutcome.solved
+    return RolloutOutcome.truncated if episode.ended in CUT else RolloutOutcome.unsolved
+
+
+def _usage(episode: Episode) -> Usage:
+    sampled = episode.sampled_tokens
+    tokens = sum(len(segment.token_ids) for segment in episode.segments)
+    return Usage(prompt_tokens=tokens - sampled, completion_tokens=sampled, turns=len(episode.turns))

@@ -1,0 +1,1 @@
+"""How a group of rollouts is run and graded."""

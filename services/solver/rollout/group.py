@@ -1,0 +1,109 @@
+"""One group: every attempt in its own sandbox, conversations in lockstep, then each graded where its agent is gone."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from schemas.messages import RolloutRequested
+from schemas.science import RolloutRules
+from services.kernel.agent.conversation import EndReason, Episode, HarnessLimits
+from services.kernel.agent.harness import run_group
+from services.kernel.agent.model_brain import ModelBrain
+from services.kernel.errors import KernelError
+from services.kernel.harbor.grade import EnvironmentBroken, Grade
+from services.kernel.harbor.task import HarborTask
+from services.kernel.models.protocol import Engine
+from services.kernel.models.template import Template
+from services.kernel.sandbox.protocol import Image, Limits, Sandbox
+from services.kernel.workshop import Workshop
+
+WALL_PER_CPU = 10.0
+"""The wall limit catches hangs alone: ten times the CPU limit (DESIGN 2, rule 7)."""
+NORMALISER = "v1"
+
+
+class AttemptFailedError(KernelError):
+    """A sandbox failed under an attempt: the whole group is tried again."""
+
+    boundary = "sandbox"
+    retry = True
+
+
+@dataclass(frozen=True)
+class Attempt:
+    episode: Episode
+    grade: Grade | EnvironmentBroken
+
+
+@dataclass(frozen=True)
+class Player:
+    """A model with its template, and the rules of its rollouts."""
+
+    engine: Engine
+    template: Template
+    rules: RolloutRules
+
+
+async def play(
+    workshop: Workshop, player: Player, task: HarborTask, image: Image, request: RolloutRequested
+) -> list[Attempt]:
+    """All attempts of the request, in order.
+
+    Raises:
+        AttemptFailedError, SandboxError: infrastructure; no attempt has a result.
+    """
+    limits = _limits(task, player.rules)
+    sandboxes: list[Sandbox] = []
+    try:
+        starts = (workshop.backend.start(image, limits=limits.exec) for _ in range(request.attempts))
+        started = await asyncio.gather(*starts, return_exceptions=True)
+        sandboxes = [each for each in started if not isinstance(each, BaseException)]
+        for each in started:
+            if isinstance(each, BaseException):
+                raise each
+        brain = ModelBrain(
+            player.engine,
+            player.template,
+            seed=request.seed,
+            temperature=player.rules.temperature,
+            new_tokens_max=player.rules.new_tokens_max,
+            context_max=player.rules.context_tokens_max,
+        )
+        instructions = [task.instruction] * request.attempts
+        episodes = await run_group(brain, instructions, sandboxes, limits, normaliser=NORMALISER)
+        failed = next((episode.failure for episode in episodes if episode.ended is EndReason.infra_failed), None)
+        if failed is not None:
+            raise AttemptFailedError(failed)
+        return await _grade_all(workshop, task, image, sandboxes, episodes)
+    finally:
+        await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
+
+
+async def _grade_all(
+    workshop: Workshop, task: HarborTask, image: Image, sandboxes: Sequence[Sandbox], episodes: Sequence[Episode]
+) -> list[Attempt]:
+    async def grade(sandbox: Sandbox, episode: Episode) -> Attempt:
+        snapshot = await sandbox.snapshot()
+        try:
+            return Attempt(episode, await workshop.grader.grade(task, image, snapshot))
+        finally:
+            await workshop.backend.drop(snapshot)
+
+    async with asyncio.TaskGroup() as group:
+        pairs = zip(sandboxes, episodes, strict=True)
+        grading = [group.create_task(grade(sandbox, episode)) for sandbox, episode in pairs]
+    return [each.result() for each in grading]
+
+
+def _limits(task: HarborTask, rules: RolloutRules) -> HarnessLimits:
+    own = task.agent_limits
+    cpu_s = min(own.cpu_s, rules.cpu_s)
+    bounded = Limits(
+        cpu_s=cpu_s,
+        wall_s=cpu_s * WALL_PER_CPU,
+        memory_bytes_max=own.memory_bytes_max,
+        pids_max=own.pids_max,
+        disk_bytes_max=own.disk_bytes_max,
+        output_bytes_max=own.output_bytes_max,
+    )
+    return HarnessLimits(turns_max=rules.turns_max, shown_bytes_max=rules.shown_bytes_max, exec=bounded)

@@ -1,0 +1,1 @@
+"""The gates of the validator: each one check of an environment, with evidence."""

@@ -1,0 +1,99 @@
+"""What a gate is: one check of one environment, with its evidence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from schemas.outcomes import GateOutcome
+from services.kernel.archive import FileEntry
+from services.kernel.harbor.task import HarborTask
+from services.kernel.sandbox.protocol import Image
+from services.kernel.workshop import Workshop
+
+
+class Cost(IntEnum):
+    """Gates run cheapest first."""
+
+    reading = 0
+    comparing = 1
+    building = 2
+    running = 3
+    repeating = 4
+
+
+@dataclass
+class Case:
+    """One environment on its way through the gates. Later gates find here what earlier ones made."""
+
+    digest: str
+    archive: bytes
+    workshop: Workshop
+    files: Mapping[str, FileEntry] = field(default_factory=dict)
+    """Of the archive; the gate `well-formed` unpacks it."""
+    grams: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """Digests of the held-out instructions' grams, by length in words."""
+    pool: Mapping[str, str] = field(default_factory=dict)
+    """Sketches of the pool's members, by environment."""
+    duplicate_similarity: float = 0.8
+    task: HarborTask | None = None
+    image: Image | None = None
+    sketch: str | None = None
+    oracle_tests: dict[str, bool] = field(default_factory=dict)
+    noop_tests: dict[str, bool] = field(default_factory=dict)
+    noop_reward: float = 0.0
+
+    def known_task(self) -> HarborTask:
+        if self.task is None:
+            raise ValueError("the gate `well-formed` comes first")
+        return self.task
+
+    def known_image(self) -> Image:
+        if self.image is None:
+            raise ValueError("the gate `builds` comes first")
+        return self.image
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a gate found. `content` follows from the environment alone; `observed` is what was seen on the way."""
+
+    outcome: GateOutcome
+    detail: str = ""
+    content: Mapping[str, Any] = field(default_factory=dict)
+    observed: Mapping[str, Any] = field(default_factory=dict)
+
+    def content_bytes(self) -> bytes:
+        return msgspec.json.encode(dict(self.content), order="deterministic")
+
+    def observed_bytes(self) -> bytes:
+        return msgspec.json.encode(dict(self.observed), order="deterministic")
+
+
+def passed(detail: str = "", **content: Any) -> Finding:
+    return Finding(GateOutcome.passed, detail, content)
+
+
+def failed(detail: str, **content: Any) -> Finding:
+    return Finding(GateOutcome.failed, detail, content)
+
+
+class Gate(Protocol):
+    """One check. Stateless; what it needs is in the case."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cost(self) -> Cost: ...
+
+    @property
+    def hidden(self) -> bool:
+        """Its evidence is not shown to the proposer of a draft."""
+        ...
+
+    async def check(self, case: Case) -> Finding:
+        """Raises SandboxError for infrastructure trouble; everything that is the environment's doing is a finding."""
+        ...
