@@ -2,7 +2,7 @@
 # Grades /app: writes /logs/verifier/ctrf.json, then /logs/verifier/reward.txt, the share of checks passed.
 set -u
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TZ=UTC
-checks=(given_example odd_count even_with_blanks_and_decimals single_number)
+checks=(given_example odd_count even_with_blanks_and_decimals single_number rounds_to_one_decimal)
 declare -A passed=()
 finish() {
   trap - EXIT
@@ -29,7 +29,9 @@ room=$(mktemp -d)
 printf '7\n-3\n12\n' > "$room/odd"
 printf '100\n20\n3\n-8.5\n\n\n' > "$room/even"
 printf '5\n' > "$room/single"
+printf '\n1.26\n' > "$room/rounded"
 check given_example prints 9.5 /app/middle /app/samples/depths.txt
 check odd_count prints 7.0 /app/middle "$room/odd"
 check even_with_blanks_and_decimals prints 11.5 /app/middle "$room/even"
 check single_number prints 5.0 /app/middle "$room/single"
+check rounds_to_one_decimal prints 1.3 /app/middle "$room/rounded"
