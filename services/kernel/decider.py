@@ -5,6 +5,7 @@ pending when the end is reached. Equal bodies under an id are one message; other
 """
 
 import logging
+from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Generic, Protocol, TypeVar
@@ -58,8 +59,9 @@ class Decider(Generic[View]):
     async def run(self) -> None:
         """Raises: Unreadable, Diverged, and what an append raises that waiting does not mend."""
         try:
-            async for stored in self._log.read(self.position, self._subjects, follow=True):
-                await self._take(stored)
+            async with aclosing(self._log.read(self.position, self._subjects, follow=True)) as records:
+                async for stored in records:
+                    await self._take(stored)
         except Exception as error:
             self.trouble = f"stopped behind position {self.position}: {error}"
             raise

@@ -51,6 +51,7 @@ class Connection:
         self._waiting: dict[str, tuple[str, asyncio.Future[Message]]] = {}
         self._asked = 0
         self._fatal: LogError | None = None
+        self._refused = asyncio.Event()
         self.listeners: set[Listener] = set()
 
     @classmethod
@@ -67,28 +68,36 @@ class Connection:
         """Raises: LogUnavailable where no server answers in time, LogDenied where it refuses the user."""
         client = Client()
         self = cls(client, url)
-        try:
-            async with asyncio.timeout(connect_timeout_s):
-                await client.connect(
-                    servers=url.split(","),
-                    name=name,
-                    user=user,
-                    password=password,
-                    inbox_prefix=inbox_prefix,
-                    error_cb=self._on_error,
-                    disconnected_cb=self._on_disconnected,
-                    reconnected_cb=self._on_reconnected,
-                    closed_cb=self._on_closed,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.2,  # type: ignore[arg-type]  # it is slept, so a float does
-                    ping_interval=10,
-                    connect_timeout=2,
-                )
-        except TimeoutError as error:
+        connecting = asyncio.create_task(
+            client.connect(
+                servers=url.split(","),
+                name=name,
+                user=user,
+                password=password,
+                inbox_prefix=inbox_prefix,
+                error_cb=self._on_error,
+                disconnected_cb=self._on_disconnected,
+                reconnected_cb=self._on_reconnected,
+                closed_cb=self._on_closed,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.2,  # type: ignore[arg-type]  # it is slept, so a float does
+                ping_interval=10,
+                connect_timeout=2,
+            )
+        )
+        refused = asyncio.create_task(self._refused.wait())
+        # nats-py would go on asking for ever, also where the server refuses the user.
+        await asyncio.wait({connecting, refused}, timeout=connect_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        refused.cancel()
+        if not connecting.done():
+            connecting.cancel()
+            await asyncio.wait({connecting})
+            error = self._fatal or LogUnavailable(
+                f"no NATS server answers at {_plain(url)}; is it up, is the URL right?"
+            )
             await client.close()
-            raise LogUnavailable(f"no NATS server answers at {_plain(url)}; is it up, is the URL right?") from error
-        except nats_errors.AuthorizationError as error:
-            raise LogDenied("connect", _plain(url)) from error
+            raise error
+        connecting.result()
         self._up.set()
         self._inbox = client.new_inbox()
         await client.subscribe(self._inbox + ".*", cb=self._on_reply)
@@ -173,17 +182,22 @@ class Connection:
 
     async def _on_error(self, error: Exception) -> None:
         denied = _DENIED.search(str(error))
-        if denied is None:
+        if "authorization violation" in str(error).lower():
+            self._fatal = LogDenied("connect", _plain(self._url))
+            self._refused.set()
+            self._fail_waiting(self._fatal)
+        elif denied is None:
             _LOG.warning("nats: %s", error)
-            return
-        operation, subject = denied.groups()
-        denial = LogDenied(operation, subject)
-        if operation == "subscription" and subject.startswith(self._inbox.lower() or "\0"):
+        else:
+            self._on_denied(LogDenied(*denied.groups()), denied.group(1))
+
+    def _on_denied(self, denial: LogDenied, operation: str) -> None:
+        # nats-py lower-cases what the server says, so subjects are compared in lower case.
+        if operation == "subscription" and denial.subject.startswith(self._inbox.lower() or "\0"):
             self._fatal = denial
             self._fail_waiting(denial)
         for asked, future in list(self._waiting.values()):
-            # nats-py lower-cases what the server says
-            if asked.lower() == subject and not future.done():
+            if asked.lower() == denial.subject and not future.done():
                 future.set_exception(denial)
         for listener in list(self.listeners):
             listener(denial)

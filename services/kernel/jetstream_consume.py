@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +20,8 @@ _HEARTBEAT_S = 4.0
 _SILENCE_S = 10.0
 """Without a message or heartbeat for so long, the server has forgotten our pull."""
 _WORK_PULL_S = 5.0
+_SETTLE_PATIENCE_S = 3.0
+"""A killed server may have forgotten a delivery and never answers its ack; the work comes again, and is acked then."""
 _NS = 10**9
 
 
@@ -184,7 +186,7 @@ async def read_stream(
     subjects: tuple[str, ...],
     end: Callable[[], Awaitable[int]] | None,
     patience_s: float,
-) -> AsyncIterator[Stored]:
+) -> AsyncGenerator[Stored, None]:
     """Records behind `after`, in order, each once; up to the position that `end` gives at the start, or for ever."""
     last = None if end is None else await end()
     while last is None or after < last:
@@ -204,7 +206,7 @@ async def read_stream(
             await feed.close()
 
 
-async def _records(feed: _Feed, after: int, *, gapless: bool) -> AsyncIterator[Stored]:
+async def _records(feed: _Feed, after: int, *, gapless: bool) -> AsyncGenerator[Stored, None]:
     """The feed's records until it has to be made anew."""
     while (messages := await feed.take()) is not None:
         for message in messages:
@@ -239,16 +241,15 @@ async def open_queue(
     }
     request = {"stream_name": stream, "config": config, "action": ""}
     await patiently(partial(connection.api, f"CONSUMER.CREATE.{stream}.{durable}", request), patience_s)
-    queue = JetStreamQueue(connection, stream, durable, patience_s)
+    queue = JetStreamQueue(connection, stream, durable)
     await queue.open()
     return queue
 
 
 class JetStreamQueue:
-    def __init__(self, connection: Connection, stream: str, durable: str, patience_s: float) -> None:
+    def __init__(self, connection: Connection, stream: str, durable: str) -> None:
         self._connection = connection
         self._inbox = _Inbox(connection, f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{durable}")
-        self._patience_s = patience_s
         self._asked_until_s = 0.0
         """Until then the server may still answer the last pull; so one free slot never holds two messages."""
 
@@ -264,7 +265,7 @@ class JetStreamQueue:
                 if (status := _status(message)) is None:
                     told = _delivered(message.reply)
                     stored = Stored(told.seq, message.subject, message.data, told.time_ns, told.pending)
-                    return JetStreamDelivery(self._connection, message.reply, stored, told.deliveries, self._patience_s)
+                    return JetStreamDelivery(self._connection, message.reply, stored, told.deliveries)
                 if status not in ("404", "408"):
                     await asyncio.sleep(min(0.1, timeout_s))
             now_s = loop.time()
@@ -297,7 +298,6 @@ class JetStreamDelivery:
     reply: str
     stored: Stored
     deliveries: int
-    patience_s: float
 
     async def ack(self) -> None:
         await self._settle(b"+ACK")
@@ -309,4 +309,4 @@ class JetStreamDelivery:
         await self.connection.publish(self.reply, b"+WPI")
 
     async def _settle(self, word: bytes) -> None:
-        await patiently(partial(self.connection.request, self.reply, word, timeout_s=2.0), self.patience_s)
+        await patiently(partial(self.connection.request, self.reply, word, timeout_s=2.0), _SETTLE_PATIENCE_S)

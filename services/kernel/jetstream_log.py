@@ -1,7 +1,7 @@
 """The event log on NATS JetStream: one stream a run, on disk when acknowledged, each subject taken once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -115,7 +115,7 @@ class JetStreamLog:
 
     def read(
         self, after: int = 0, subjects: tuple[str, ...] = EVERYTHING, *, follow: bool = False
-    ) -> AsyncIterator[Stored]:
+    ) -> AsyncGenerator[Stored, None]:
         end = None if follow else self.last_seq
         return read_stream(self._connection, self.stream, after, subjects, end, self._patience_s)
 

@@ -5,7 +5,7 @@ once, for ever. The log moves opaque bytes; whether two records say the same is 
 """
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -86,7 +86,7 @@ class Delivery(Protocol):
         ...
 
     async def ack(self) -> None:
-        """Done for ever. Returns when the server said so."""
+        """Done for ever. Raises: LogUnknown, LogUnavailable where the server did not say so: it may come again."""
         ...
 
     async def nak(self, delay_s: float = 0.0) -> None:
@@ -120,10 +120,11 @@ class EventLog(Protocol):
 
     def read(
         self, after: int = 0, subjects: tuple[str, ...] = EVERYTHING, *, follow: bool = False
-    ) -> AsyncIterator[Stored]:
+    ) -> AsyncGenerator[Stored, None]:
         """Records behind position `after` that match one of the subject filters, in order, each once.
 
         Without `follow` it ends at the log's end as it was at the call. Survives reconnects and server restarts.
+        Leave it early under `contextlib.aclosing`, so that the server hears of it.
         Raises: LogGap where everything is read and a position is missing.
         """
         ...

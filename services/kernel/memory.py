@@ -1,7 +1,7 @@
 """The event log in this process's memory: for tests, and for trying a policy without a server. Nothing is on disk."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
 from services.kernel.clock import Clock, SystemClock
@@ -65,7 +65,7 @@ class MemoryLog:
 
     async def read(
         self, after: int = 0, subjects: tuple[str, ...] = EVERYTHING, *, follow: bool = False
-    ) -> AsyncIterator[Stored]:
+    ) -> AsyncGenerator[Stored, None]:
         end = len(self._records)
         while True:
             changed, known = self._changed, len(self._records) if follow else end

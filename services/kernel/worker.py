@@ -26,12 +26,21 @@ from schemas.outcomes import Resolution
 from schemas.parked import infra_answers
 from schemas.parts import WorkError
 from schemas.subjects import BadSubjectError, Subject, parse_subject, subject_of
-from services.kernel.delivery import Answer, Speaker, TryFailed, append_surely, diverged, read_event, work_error
+from services.kernel.delivery import (
+    UNOBSERVED,
+    Answer,
+    Speaker,
+    TryFailed,
+    append_surely,
+    diverged,
+    read_event,
+    work_error,
+)
 from services.kernel.errors import Diverged, LogError, LogUnavailable, LogUnknown, Superseded, Unreadable
 from services.kernel.log import Delivery, Entry, EventLog, LogConflict, Stored, WorkQueue
 
 _LOG = logging.getLogger(__name__)
-_POLL_S = 5.0
+_POLL_S = 30.0
 _INFRA_FAILED = "infra_failed"
 
 
@@ -92,7 +101,7 @@ class Worker:
         return tuple(delivery.stored.subject for delivery in self._busy.values())
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set; then finishes within `drain_s` or hands back. Raises: Diverged, and a denied or full log."""
+        """Until `stop` is set; then finishes within `drain_s` or hands back. Raises: Diverged, LogDenied, ..."""
         stopping = asyncio.create_task(stop.wait())
         try:
             while not stop.is_set():
@@ -237,16 +246,18 @@ class Worker:
         by_id = {answer.message.id: answer for answer in answers}
         while entries:
             try:
-                return await append_surely(self._log, entries)
+                await append_surely(self._log, entries)
             except LogConflict as conflict:
                 for entry, stored in conflict.taken:
                     theirs, ours = read_event(self._speaker.run, stored).body, by_id[entry.id]
                     if ours.deterministic and not _is_infra(theirs) and not _is_infra(ours.message):
                         raise diverged(entry, stored) from conflict
                 first = f"{conflict.taken[0][0].subject} is answered at {conflict.taken[0][1].seq}"
-                await self._note_failure(event, try_, work_error(Superseded(first)), Meta())
+                await self._note_failure(event, try_, work_error(Superseded(first)), UNOBSERVED)
                 taken = {entry.id for entry, _ in conflict.taken}
                 entries = [entry for entry in entries if entry.id not in taken]
+            else:
+                return
 
     async def _park(self, event: Event, tries: _Tries) -> None:
         reason = f"{tries.failures} tries failed and {tries.kills} were cut off"
@@ -269,7 +280,7 @@ class Worker:
     async def _note_failure(self, event: Event, try_: int, error: WorkError, meta: Meta) -> None:
         await self._note(WorkFailed(**self._about(event, try_), error=error), event.id, meta)
 
-    async def _note(self, note: WorkNote, cause: str, meta: Meta = Meta()) -> bool:
+    async def _note(self, note: WorkNote, cause: str, meta: Meta = UNOBSERVED) -> bool:
         """True where this call put it on the log; False where that try has such a note already."""
         entry: Entry = self._speaker.entry(note, cause=cause, meta=meta)
         while True:
@@ -291,7 +302,7 @@ class Worker:
 
 
 def answer_subjects(run: str, work: Message) -> tuple[tuple[str, ...], ...]:
-    """What answers a work message: alternatives, each complete when all its subjects are taken. None: no fixed answer."""
+    """What answers a work message: alternatives, each complete when all its subjects are taken. May be none."""
     alternatives = []
     if given_up := tuple(subject_of(run, message) for message in infra_answers(work)):
         alternatives.append(given_up)
