@@ -1,0 +1,92 @@
+"""Views for people and dashboards on top of the tables. Each says in its comment what a row is."""
+
+VIEWS: dict[str, str] = {
+    # One row a slot revision that was asked for: what came, whether it was valid, what the calibration said.
+    "envs": """
+        SELECT r.round, r.slot, r.revision, p.env, r.entry ->> '$.name' AS entry,
+               r.assignment ->> '$.direction' AS direction, r.assignment ->> '$.domain' AS domain,
+               r.assignment ->> '$.parent' AS parent, a.reason AS abandoned, v.verdict,
+               list_filter(CAST(v.gates AS JSON[]), g -> g ->> '$.outcome' = 'failed')[1] ->> '$.gate' AS failed_gate,
+               c.outcome AS calibration, c.mean, c.std, c.count AS attempts
+        FROM env_requested r
+        LEFT JOIN env_proposed p USING (round, slot, revision)
+        LEFT JOIN env_abandoned a USING (round, slot, revision)
+        LEFT JOIN env_validated v USING (round, slot, revision)
+        LEFT JOIN env_calibrated c USING (round, slot, revision)""",
+    # One row a rollout, with the request that asked for it.
+    "rollouts": """
+        SELECT c.seq, c.id, c.round, c.purpose, q.set_name, c.env, c.checkpoint_version, q.slot, q.revision, c.attempt,
+               c.outcome, c.reward, c.tests, c.content, c.volatile, c.broken,
+               coalesce(CAST(c.usage ->> '$.prompt_tokens' AS BIGINT), 0) AS prompt_tokens,
+               coalesce(CAST(c.usage ->> '$.completion_tokens' AS BIGINT), 0) AS completion_tokens,
+               coalesce(CAST(c.usage ->> '$.turns' AS BIGINT), 0) AS turns,
+               c.cpu_s, c.sandbox_cpu_s, c.wall_s, (c.at_ns - c.started_ns) / 1e9 AS took_s
+        FROM rollout_completed c LEFT JOIN rollout_requested q ON q.id = c.request""",
+    # One row an answer that counts for the valid rate, by proposer entry; what infrastructure failed is left out.
+    "valid_rate": """
+        WITH answers AS (
+            SELECT round, entry, CAST(verdict = 'valid' AS INTEGER) AS valid FROM envs
+            WHERE verdict IN ('valid', 'invalid') OR (verdict IS NULL AND abandoned <> 'infra_failed')),
+        sums AS (SELECT round, entry, coalesce(sum(valid), 0) AS valid, count(*) AS answers,
+                        coalesce(avg(coalesce(valid, 0)), 0) AS rate
+                 FROM answers GROUP BY round, entry)
+        SELECT round, entry, valid, answers, rate,
+               greatest(0, (rate + 1.9207 / answers - 1.96 * sqrt(rate * (1 - rate) / answers
+                   + 0.9604 / (answers * answers))) / (1 + 3.8415 / answers)) AS low,
+               least(1, (rate + 1.9207 / answers + 1.96 * sqrt(rate * (1 - rate) / answers
+                   + 0.9604 / (answers * answers))) / (1 + 3.8415 / answers)) AS high
+        FROM sums""",
+    # One row a held-out set and checkpoint.
+    "heldout_scores": """
+        SELECT set_name, checkpoint_version, count(reward) AS rollouts, count(*) - count(reward) AS masked,
+               count(DISTINCT env) AS envs, count(*) FILTER (outcome = 'solved') AS solved,
+               count(*) FILTER (outcome = 'solved') / count(reward) AS pass_rate, avg(reward) AS mean_reward
+        FROM rollouts WHERE purpose = 'evaluate' GROUP BY set_name, checkpoint_version""",
+    # One row a version of the pool.
+    "pool_history": """
+        SELECT pool_version, round, len(CAST(members AS JSON[])) AS members, len(CAST(added AS JSON[])) AS added,
+               len(CAST(retired AS JSON[])) AS retired, retired AS leaving, at_ns
+        FROM pool_changed""",
+    # One row a round and kind of work: tokens, CPU seconds, money.
+    "cost": """
+        SELECT round, what, sum(tokens) AS tokens, sum(cpu_s) AS cpu_s, sum(sandbox_cpu_s) AS sandbox_cpu_s,
+               sum(money_usd) AS money_usd
+        FROM (
+            SELECT round, 'proposal' AS what,
+                   coalesce(CAST(usage ->> '$.prompt_tokens' AS BIGINT), 0)
+                   + coalesce(CAST(usage ->> '$.completion_tokens' AS BIGINT), 0) AS tokens,
+                   cpu_s, sandbox_cpu_s, money_usd FROM env_proposed
+            UNION ALL
+            SELECT round, 'proposal', coalesce(CAST(usage ->> '$.prompt_tokens' AS BIGINT), 0)
+                   + coalesce(CAST(usage ->> '$.completion_tokens' AS BIGINT), 0),
+                   cpu_s, sandbox_cpu_s, money_usd FROM env_abandoned
+            UNION ALL SELECT round, 'validation', 0, cpu_s, sandbox_cpu_s, money_usd FROM env_validated
+            UNION ALL SELECT round, 'validation', 0, cpu_s, sandbox_cpu_s, money_usd FROM draft_checked
+            UNION ALL SELECT c.round, c.purpose, r.prompt_tokens + r.completion_tokens, c.cpu_s, c.sandbox_cpu_s,
+                             c.money_usd FROM rollout_completed c JOIN rollouts r USING (seq)
+            UNION ALL SELECT round, 'update', 0, cpu_s, sandbox_cpu_s, money_usd FROM checkpoint_published)
+        GROUP BY round, what""",
+    # One row a round.
+    "rounds": """
+        WITH planned AS (SELECT round, count(*) AS waves, sum(len(CAST(slots AS JSON[]))) AS slots, min(at_ns) AS at_ns
+                         FROM round_planned GROUP BY round),
+        tried AS (SELECT round, count(env) AS proposed, count(*) FILTER (verdict = 'valid') AS valid,
+                         count(*) FILTER (calibration = 'admitted') AS admitted,
+                         count(*) FILTER (revision > 0) AS revisions FROM envs GROUP BY round),
+        rolled AS (SELECT round, count(*) AS rollouts FROM rollout_completed GROUP BY round),
+        learnt AS (SELECT round, count(*) FILTER (reason <> 'cold_start') AS updates
+                   FROM checkpoint_published WHERE role = 'solver' GROUP BY round)
+        SELECT p.round, p.slots, p.waves, t.proposed, t.valid, t.revisions, t.admitted, r.rollouts, l.updates,
+               c.digest, c.degraded, (c.at_ns - p.at_ns) / 1e9 AS took_s
+        FROM planned p LEFT JOIN tried t USING (round) LEFT JOIN rolled r USING (round)
+        LEFT JOIN learnt l USING (round) LEFT JOIN round_closed c USING (round)""",
+    # One row: how far the log had been read when this file was written, and how old that is now.
+    "freshness": """
+        SELECT run, position, last_appended_at_ns, taken_at_ns, (epoch_ns(now()) - taken_at_ns) / 1e9 AS age_s
+        FROM pos""",
+}
+
+
+def statements() -> list[str]:
+    """Makes or renews all views, each after those that it uses."""
+    return [f'CREATE OR REPLACE VIEW "{name}" AS {query}' for name, query in VIEWS.items()]
