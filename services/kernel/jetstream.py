@@ -93,7 +93,7 @@ class Connection:
             connecting.cancel()
             await asyncio.wait({connecting})
             error = self._fatal or LogUnavailable(
-                f"no NATS server answers at {_plain(url)}; is it up, is the URL right?"
+                f"no NATS server answers at {_plain(url)}; is it up? is the URL right?"
             )
             await client.close()
             raise error
