@@ -128,7 +128,7 @@ async def some_progress(writers: Writers) -> None:
     """Until each writer had five more appends acknowledged: every kill hits writers that are at work."""
     goals = [len(acknowledged) + 5 for acknowledged in writers.acknowledged]
     async with asyncio.timeout(30):
-        while any(len(a) < goal for a, goal in zip(writers.acknowledged, goals, strict=True)):
+        while any(len(a) < goal for a, goal in zip(writers.acknowledged, goals, strict=True)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
