@@ -16,7 +16,7 @@ from services.observer.views.projector import Projector
 from services.observer.views.report import report, to_json
 from services.observer.views.scores import SkillKind
 from services.observer.views.sealing import Sealer
-from services.observer.views.spans import RoundEvents, file_name, spans_of
+from services.observer.views.spans import RoundEvents, spans_of
 
 SNAPSHOT_S = 10.0
 """Readers see a state that is at most so much older than the tables, while something changes."""
@@ -58,7 +58,7 @@ class Observer:
         self.progress = fold(self.progress, event)
         self._projector.add(event, stored.appended_at_ns)
         if (done := self._rounds.add(event, stored.appended_at_ns)) is not None:
-            await asyncio.to_thread(write_spans, self._work / TRACES / file_name(done.number), spans_of(done))
+            await asyncio.to_thread(write_spans, self._work / TRACES / done.file_name, spans_of(done))
         await self._sealer.add(stored, event)
         self.position = stored.seq
         if isinstance(event.body, RunFinished):

@@ -33,8 +33,12 @@ def log_level(source: Source, *, root: str | None = None) -> LevelReport:
         anchor = check.anchored(root)
     except Differs as differs:
         return LevelReport(level=LEVEL, done=check.done, equal=False, first_difference=differs.difference)
-    unsealed = len(source.records) - check.sealed_to
-    notes = [anchor, f"sealed to record {check.sealed_to}, {unsealed} records behind the last seal"]
+    behind = [source.event(record) for record in source.records[check.sealed_to :]]
+    seals = sum(isinstance(event.body, SegmentSealed) for event in behind)
+    notes = [
+        anchor,
+        f"sealed to record {check.sealed_to}; behind it {seals} seals, {len(behind) - seals} other records",
+    ]
     return LevelReport(level=LEVEL, done=check.done, equal=True, notes=tuple(notes))
 
 

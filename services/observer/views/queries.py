@@ -1,18 +1,21 @@
 """Views for people and dashboards on top of the tables. Each says in its comment what a row is."""
 
 VIEWS: dict[str, str] = {
-    # One row a slot revision that was asked for: what came, whether it was valid, what the calibration said.
+    # One row a slot revision that was asked for: what came first, whether it was valid, what the calibration said.
     "envs": """
         SELECT r.round, r.slot, r.revision, p.env, r.entry ->> '$.name' AS entry,
                r.assignment ->> '$.direction' AS direction, r.assignment ->> '$.domain' AS domain,
-               r.assignment ->> '$.parent' AS parent, a.reason AS abandoned, v.verdict,
-               list_filter(CAST(v.gates AS JSON[]), g -> g ->> '$.outcome' = 'failed')[1] ->> '$.gate' AS failed_gate,
+               r.assignment ->> '$.parent' AS parent,
+               CASE WHEN p.seq IS NULL THEN a.reason END AS abandoned, v.verdict,
+               list_filter(CAST(v.gates AS JSON[]), lambda gate: (gate ->> '$.outcome') = 'failed')[1] ->> '$.gate'
+                   AS failed_gate,
                c.outcome AS calibration, c.mean, c.std, c.count AS attempts
         FROM env_requested r
-        LEFT JOIN env_proposed p USING (round, slot, revision)
         LEFT JOIN env_abandoned a USING (round, slot, revision)
-        LEFT JOIN env_validated v USING (round, slot, revision)
-        LEFT JOIN env_calibrated c USING (round, slot, revision)""",
+        LEFT JOIN env_proposed p ON (p.round, p.slot, p.revision) = (r.round, r.slot, r.revision)
+             AND (a.seq IS NULL OR p.seq < a.seq)
+        LEFT JOIN env_validated v ON (v.round, v.slot, v.revision, v.env) = (r.round, r.slot, r.revision, p.env)
+        LEFT JOIN env_calibrated c ON (c.round, c.slot, c.revision, c.env) = (r.round, r.slot, r.revision, p.env)""",
     # One row a rollout, with the request that asked for it.
     "rollouts": """
         SELECT c.seq, c.id, c.round, c.purpose, q.set_name, c.env, c.checkpoint_version, q.slot, q.revision, c.attempt,
@@ -25,22 +28,20 @@ VIEWS: dict[str, str] = {
     # One row an answer that counts for the valid rate, by proposer entry; what infrastructure failed is left out.
     "valid_rate": """
         WITH answers AS (
-            SELECT round, entry, CAST(verdict = 'valid' AS INTEGER) AS valid FROM envs
-            WHERE verdict IN ('valid', 'invalid') OR (verdict IS NULL AND abandoned <> 'infra_failed')),
-        sums AS (SELECT round, entry, coalesce(sum(valid), 0) AS valid, count(*) AS answers,
-                        coalesce(avg(coalesce(valid, 0)), 0) AS rate
-                 FROM answers GROUP BY round, entry)
+            SELECT round, entry, coalesce(CAST(verdict = 'valid' AS INTEGER), 0) AS valid FROM envs
+            WHERE verdict IN ('valid', 'invalid') OR (env IS NULL AND abandoned <> 'infra_failed')),
+        sums AS (SELECT round, entry, sum(valid) AS valid, count(*) AS answers, avg(valid) AS rate,
+                        1.959963984540054::DOUBLE AS z FROM answers GROUP BY round, entry),
+        parts AS (SELECT *, rate + z * z / (2 * answers) AS centre, 1 + z * z / answers AS scale,
+                         z * sqrt(rate * (1 - rate) / answers + z * z / (4 * answers * answers)) AS spread FROM sums)
         SELECT round, entry, valid, answers, rate,
-               greatest(0, (rate + 1.9207 / answers - 1.96 * sqrt(rate * (1 - rate) / answers
-                   + 0.9604 / (answers * answers))) / (1 + 3.8415 / answers)) AS low,
-               least(1, (rate + 1.9207 / answers + 1.96 * sqrt(rate * (1 - rate) / answers
-                   + 0.9604 / (answers * answers))) / (1 + 3.8415 / answers)) AS high
-        FROM sums""",
+               greatest(0, (centre - spread) / scale) AS low, least(1, (centre + spread) / scale) AS high
+        FROM parts""",
     # One row a held-out set and checkpoint.
     "heldout_scores": """
         SELECT set_name, checkpoint_version, count(reward) AS rollouts, count(*) - count(reward) AS masked,
                count(DISTINCT env) AS envs, count(*) FILTER (outcome = 'solved') AS solved,
-               count(*) FILTER (outcome = 'solved') / count(reward) AS pass_rate, avg(reward) AS mean_reward
+               count(*) FILTER (outcome = 'solved') / nullif(count(reward), 0) AS pass_rate, avg(reward) AS mean_reward
         FROM rollouts WHERE purpose = 'evaluate' GROUP BY set_name, checkpoint_version""",
     # One row a version of the pool.
     "pool_history": """

@@ -6,7 +6,7 @@ same spans, byte for byte. They are built finished: a tracer would ask this mach
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from opentelemetry.sdk.resources import Resource
@@ -64,45 +64,28 @@ class RoundEvents:
     run: str
     number: int = 0
     events: list[Timed] = field(default_factory=list)
-    finished: bool = False
+    traces: dict[str, str] = field(default_factory=dict)
+    """Label of the trace by event id."""
+    rooted: frozenset[str] = frozenset()
+    """Traces whose root is in an earlier file: what comes late hangs on it."""
 
     def add(self, event: Event, appended_at_ns: int) -> "RoundEvents | None":
         """Takes the next event of the log in; returns the collection when it is complete, and starts anew."""
-        self.finished = self.finished or isinstance(event.body, RunFinished)
         if isinstance(event.body, SegmentSealed):
             return None
         self.events.append(Timed(event, appended_at_ns))
+        self.traces[event.id] = self._label(event)
         if not isinstance(event.body, RoundClosed | RunFinished):
             return None
-        number = event.body.round if isinstance(event.body, RoundClosed) else self.number
-        done = RoundEvents(self.run, number, self.events, self.finished)
-        self.number, self.events = number + 1, []
+        done = replace(self)
+        self.number, self.events, self.traces = self.number + 1, [], {}
+        self.rooted = done.rooted | frozenset(done.traces.values())
         return done
 
-
-def file_name(number: int) -> str:
-    return f"round-{number}.json"
-
-
-def spans_of(collected: RoundEvents) -> list[ReadableSpan]:
-    """All spans of one trace file: roots first, then one a message in the order of the log."""
-    builder = _Builder(collected.run, collected.events)
-    spans = [builder.span(timed) for timed in collected.events if not isinstance(timed.event.body, WorkStarted)]
-    return builder.roots() + spans
-
-
-class _Builder:
-    def __init__(self, run: str, events: Sequence[Timed]) -> None:
-        self._run = run
-        self._resources: dict[str, Resource] = {}
-        self._tries = Counter(t.event.body.work_id for t in events if isinstance(t.event.body, WorkStarted))
-        self._traces: dict[str, str] = {}
-        self._bounds: dict[str, tuple[int, int]] = {}
-        for timed in events:
-            label = self._label(timed.event)
-            self._traces[timed.event.id] = label
-            first, last = self._bounds.get(label, (timed.start_ns, timed.end_ns))
-            self._bounds[label] = (min(first, timed.start_ns), max(last, timed.end_ns))
+    @property
+    def file_name(self) -> str:
+        known = any(timed.event.body.round == self.number for timed in self.events)
+        return f"round-{self.number}.json" if known else "end.json"
 
     def _label(self, event: Event) -> str:
         """The trace of an event: that of its slot if it is about one, else that of its round."""
@@ -110,9 +93,31 @@ class _Builder:
         if isinstance(body, SlotMessage) or (isinstance(body, RolloutRequested) and body.slot is not None):
             return f"assignment/{body.round}/{body.slot}"
         about = _about(event)
-        if isinstance(body, RolloutCompleted | WorkFailed | WorkParked | WorkStarted) and about in self._traces:
-            return self._traces[about]
+        if isinstance(body, RolloutCompleted | WorkFailed | WorkParked | WorkStarted) and about in self.traces:
+            return self.traces[about]
         return f"round/{body.round}"
+
+
+def spans_of(collected: RoundEvents) -> list[ReadableSpan]:
+    """All spans of one trace file: roots first, then one a message in the order of the log."""
+    builder = _Builder(collected)
+    spans = [builder.span(timed) for timed in collected.events if not isinstance(timed.event.body, WorkStarted)]
+    return builder.roots() + spans
+
+
+class _Builder:
+    def __init__(self, collected: RoundEvents) -> None:
+        self._run = collected.run
+        self._traces = collected.traces
+        self._rooted = collected.rooted
+        self._resources: dict[str, Resource] = {}
+        started = [t.event.body.work_id for t in collected.events if isinstance(t.event.body, WorkStarted)]
+        self._tries = Counter(started)
+        self._bounds: dict[str, tuple[int, int]] = {}
+        for timed in collected.events:
+            label = self._traces[timed.event.id]
+            first, last = self._bounds.get(label, (timed.start_ns, timed.end_ns))
+            self._bounds[label] = (min(first, timed.start_ns), max(last, timed.end_ns))
 
     def span(self, timed: Timed) -> ReadableSpan:
         event = timed.event
@@ -141,7 +146,8 @@ class _Builder:
 
     def roots(self) -> list[ReadableSpan]:
         """Rounds, then assignments by slot; each assignment is linked with its round, both ways."""
-        labels = sorted(self._bounds, key=lambda label: [label[0] == "a", *(int(n) for n in label.split("/")[1:])])
+        new = self._bounds.keys() - self._rooted
+        labels = sorted(new, key=lambda label: [label[0] == "a", *(int(n) for n in label.split("/")[1:])])
         return [self._root(label, [other for other in labels if _linked(label, other)]) for label in labels]
 
     def _root(self, label: str, linked: Iterable[str]) -> ReadableSpan:

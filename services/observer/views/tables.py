@@ -34,7 +34,8 @@ COMMON: tuple[tuple[str, str], ...] = (
     ("money_usd", "DOUBLE"),
     ("observation", "VARCHAR"),
 )
-"""Columns of every table, from the record and its meta; those of the body follow."""
+"""Columns of every table, from the record and its meta; those of the body follow. A field of a body that is named like
+one of these has `body_` before its column's name."""
 
 _PLAIN = {int: "BIGINT", float: "DOUBLE", str: "VARCHAR", bool: "BOOLEAN"}
 _INT64 = range(-(2**63), 2**63)
@@ -95,9 +96,9 @@ def tables_digest() -> str:
 def _table(message: type[Message]) -> Table:
     hints = get_type_hints(message)
     fields = msgspec.structs.fields(message)
-    columns = tuple(_column(field.encode_name, hints[field.name]) for field in fields)
-    if taken := {column.name for column in columns} & {name for name, _ in COMMON}:
-        raise TypeError(f"{message.__name__}: fields {sorted(taken)} are named like columns of every table")
+    taken = {name for name, _ in COMMON}
+    names = [f"body_{f.encode_name}" if f.encode_name in taken else f.encode_name for f in fields]
+    columns = tuple(_column(name, hints[field.name]) for name, field in zip(names, fields, strict=True))
     return Table(message.name, columns, tuple(field.name for field in fields))
 
 

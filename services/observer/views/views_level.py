@@ -8,7 +8,7 @@ from services.observer.views.levels import Difference, Differs, LevelReport
 from services.observer.views.otlp import encode_spans
 from services.observer.views.projector import Projector, ViewsOwned, read_snapshot
 from services.observer.views.source import Source
-from services.observer.views.spans import RoundEvents, file_name, spans_of
+from services.observer.views.spans import RoundEvents, spans_of
 
 LEVEL = "views"
 
@@ -44,7 +44,7 @@ def span_files(source: Source) -> dict[str, bytes]:
     collected, files = RoundEvents(source.run), {}
     for record in source.records:
         if done := collected.add(source.event(record), record.appended_at_ns):
-            files[file_name(done.number)] = encode_spans(spans_of(done))
+            files[done.file_name] = encode_spans(spans_of(done))
     return files
 
 
@@ -73,7 +73,7 @@ def _traces(source: Source, folder: Path | None, notes: list[str]) -> int:
         notes.append("no trace files of an observer to compare with")
         _compare("trace", again, span_files(source))
         return len(again)
-    live = {path.name: path.read_bytes() for path in sorted(folder.glob("round-*.json"))}
+    live = {path.name: path.read_bytes() for path in sorted(folder.glob("*.json"))}
     waiting = again.keys() - live.keys()
     if waiting:
         notes.append(f"not written yet: {', '.join(sorted(waiting))}")
