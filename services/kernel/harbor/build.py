@@ -30,7 +30,7 @@ from services.kernel.harbor.dockerfile import (
 )
 from services.kernel.harbor.layers import LayerCache, LayerError, directory_mode, locate
 from services.kernel.harbor.task import HarborTask, resolve_env
-from services.kernel.sandbox.protocol import Ended, Image, Limits, SandboxBackend, SnapshotId
+from services.kernel.sandbox.protocol import Ended, ExecResult, Image, Limits, SandboxBackend, SnapshotId
 
 SOURCE_TIME_S = 1_767_225_600
 """2026-01-01: the time of every file that a build makes or copies, so that listings are the same everywhere."""
@@ -129,20 +129,25 @@ class Builder:
         sandbox = await self._backend.start(image, limits=limits)
         try:
             for step, at in steps:
-                line = f"RUN {step.argv[-1] if step.argv[0] == '/bin/sh' else ' '.join(step.argv)}"[:200]
                 result = await sandbox.exec(step.argv, cwd=at.workdir, env=dict(at.env), limits=limits)
-                if result.ended is not Ended.exited:
-                    raise BuildFailedError(line, f"stopped by its {result.ended}", result.output)
-                if result.exit_code != 0:
-                    raise BuildFailedError(line, f"exit code {result.exit_code}", result.output)
+                _check_run(step, result)
             snapshot = await sandbox.snapshot()
-        finally:
+        except BaseException:
             await sandbox.close()
+            raise
         with self._cache.making() as room:
             layer = room / "layer"
             await self._backend.take_layer(snapshot, layer)
             _settle_times(layer, started_s)
             return self._cache.keep(layer, image.digest)
+
+
+def _check_run(step: Run, result: ExecResult) -> None:
+    line = f"RUN {step.argv[-1] if step.argv[0] == '/bin/sh' else ' '.join(step.argv)}"[:200]
+    if result.ended is not Ended.exited:
+        raise BuildFailedError(line, f"stopped by its {result.ended}", result.output)
+    if result.exit_code != 0:
+        raise BuildFailedError(line, f"exit code {result.exit_code}", result.output)
 
 
 def _instructions(task: HarborTask, context: Mapping[str, FileEntry]) -> Iterator[Instruction]:

@@ -6,7 +6,6 @@ is read from the host's side, strictly. Where that gives no reward it is done on
 graded beside it, which tells an agent that broke its verifier (reward 0) from an environment that cannot grade.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from services.kernel.sandbox.protocol import (
     Mount,
     Pins,
     SandboxBackend,
-    SandboxError,
+    SandboxRefusedError,
     SnapshotId,
 )
 
@@ -51,8 +50,6 @@ class GradeFailed(Struct, frozen=True, kw_only=True):
     reason: str
     output: bytes = b""
     cpu_s: float = 0.0
-    sandbox_error: SandboxError | None = None
-    """Set where the sandbox failed, not the verifier."""
 
 
 class EnvironmentBroken(Struct, frozen=True, kw_only=True):
@@ -85,20 +82,15 @@ class Grader:
         """The grade of a snapshot, or of the untouched environment where there is none. The snapshot is left as it is.
 
         Raises:
-            SandboxError: infrastructure: not even an untouched environment could be run.
+            SandboxError: infrastructure; it says nothing about the agent.
         """
-        first = await self.attempt(task, image, snapshot, pins=pins)
-        if isinstance(first, Grade):
-            return first
-        async with asyncio.TaskGroup() as group:
-            repeated = group.create_task(self.attempt(task, image, snapshot, pins=pins))
-            beside = group.create_task(self.attempt(task, image, None, pins=pins))
-        again, untouched = repeated.result(), beside.result()
+        again = await self.attempt(task, image, snapshot, pins=pins)
+        if isinstance(again, GradeFailed):
+            again = await self.attempt(task, image, snapshot, pins=pins)
         if isinstance(again, Grade):
             return again
+        untouched = await self.attempt(task, image, None, pins=pins)
         if isinstance(untouched, GradeFailed):
-            if untouched.sandbox_error is not None:
-                raise untouched.sandbox_error
             return EnvironmentBroken(reason=untouched.reason, output=untouched.output)
         if snapshot is None:
             return untouched
@@ -113,15 +105,15 @@ class Grader:
     async def attempt(
         self, task: HarborTask, image: Image, snapshot: SnapshotId | None, *, pins: Pins | None = None
     ) -> Grade | GradeFailed:
-        """One grading, not repeated."""
+        """One grading, not repeated. Raises SandboxError."""
         tests = self._unpack(task.part("tests"))
         with self._unpacked.making() as logs:
             logs.chmod(0o777)
             mounts = (Mount(tests, "/tests"), Mount(logs, "/logs/verifier", writable=True))
             try:
                 result = await self._verify(task, image, snapshot, mounts, pins)
-            except SandboxError as error:
-                return GradeFailed(reason=f"sandbox: {error}", sandbox_error=error)
+            except SandboxRefusedError as error:
+                return GradeFailed(reason=f"refused by the sandbox: {error}")
             if result.ended is not Ended.exited:
                 reason = f"the verifier was stopped by its {result.ended}"
                 return GradeFailed(reason=reason, output=result.output, cpu_s=result.cpu_s)
@@ -164,8 +156,9 @@ class Grader:
                 limits=limits,
             )
             snapshot = await sandbox.snapshot()
-        finally:
+        except BaseException:
             await sandbox.close()
+            raise
         try:
             grade = await self.grade(task, image, snapshot, pins=pins)
         finally:
