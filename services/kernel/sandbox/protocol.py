@@ -56,6 +56,8 @@ class Ended(StrEnum):
     wall_limit = "wall_limit"
     disk_limit = "disk_limit"
     memory_limit = "memory_limit"
+    pids_limit = "pids_limit"
+    """Where the kernel does not refuse the next process itself, the tree is ended instead."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ class SandboxError(Exception):
 
 
 class SandboxRefusedError(SandboxError):
-    """The request itself is at fault (path leaves the tree, unknown user, archive attack). Trying again changes nothing."""
+    """The request itself is at fault (path leaves the tree, unknown user, archive attack). Trying again changes
+    nothing.
+    """
 
 
 class SnapshotId(str):
@@ -97,7 +101,9 @@ class SnapshotId(str):
 
 
 class Sandbox(Protocol):
-    """One set of namespaces over one writable layer. Processes started by one exec are seen by the next, until close."""
+    """One set of namespaces over one writable layer. Processes started by one exec are seen by the next, until
+    close.
+    """
 
     async def exec(
         self,
@@ -109,8 +115,9 @@ class Sandbox(Protocol):
         stdin: bytes = b"",
         limits: Limits | None = None,
     ) -> ExecResult:
-        """Run `bash -c command` (a str) or an argv (a tuple) to its end. When the command ends or meets a limit every process
-        it left in the foreground session is judged: on a limit the whole tree is killed; else background processes live on.
+        """Run `bash -c command` (a str) or an argv (a tuple) to its end. When the command ends or meets a limit every
+        process it left in the foreground session is judged: on a limit the whole tree is killed; else background
+        processes live on.
 
         Raises:
             SandboxRefusedError: a user that this sandbox cannot give, or a relative cwd.
@@ -119,7 +126,9 @@ class Sandbox(Protocol):
         ...
 
     async def put(self, source: Path, target: str) -> None:
-        """Copy a host file or folder to an absolute path inside; links out of the tree are never followed, on either side."""
+        """Copy a host file or folder to an absolute path inside; links out of the tree are never followed, on either
+        side.
+        """
         ...
 
     async def get(self, path: str, *, bytes_max: int) -> bytes:
@@ -174,8 +183,8 @@ class SandboxBackend(Protocol):
     ) -> Sandbox:
         """A fresh sandbox over the image; with `snapshot` its writable layer starts as a copy of the saved one.
 
-        `trusted_system` (for grading) shows /usr, /bin, /sbin, /lib* and the loader's configuration from the image alone, whatever
-        the snapshot holds there.
+        `trusted_system` (for grading) shows /usr, /bin, /sbin, /lib* and the loader's configuration from the image
+        alone, whatever the snapshot holds there.
         """
         ...
 

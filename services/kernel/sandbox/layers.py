@@ -1,0 +1,232 @@
+"""Layer directories as overlayfs keeps them: what is visible, how large, how to part and remove them.
+
+A whiteout (character device 0:0) hides what lies below; a folder with the xattr `user.overlay.opaque` hides the folder
+below. The trees belong to an agent: names, depths and modes are hostile, links are never followed.
+"""
+
+import fnmatch
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+OPAQUE = "user.overlay.opaque"
+PATH_BYTES_MAX = 4000
+ENTRY_BYTES = 512
+"""What an entry costs beside its blocks: a million empty files are not free."""
+
+
+def is_whiteout(status: os.stat_result) -> bool:
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def is_opaque(folder: Path) -> bool:
+    try:
+        return os.getxattr(folder, OPAQUE, follow_symlinks=False) in (b"y", b"x")
+    except OSError:
+        return False
+
+
+def visible(layers: Sequence[Path], path: str) -> tuple[Path, os.stat_result] | None:
+    """Where `path` (relative, no `..`) of the merged tree comes from; None where there is nothing or a link is on the
+    way.
+    """
+    candidates = [layer for layer in reversed(layers) if layer.is_dir()]
+    found: tuple[Path, os.stat_result] | None = None
+    for depth in range(1, len(Path(path).parts) + 1):
+        below: list[Path] = []
+        found = None
+        for layer in candidates:
+            place = layer.joinpath(*Path(path).parts[:depth])
+            try:
+                status = place.lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if is_whiteout(status):
+                break
+            found = found or (place, status)
+            if not stat.S_ISDIR(status.st_mode):
+                break
+            below.append(layer)
+            if is_opaque(place):
+                break
+        if found is None or (not stat.S_ISDIR(found[1].st_mode) and depth < len(Path(path).parts)):
+            return None
+        candidates = below
+    return found
+
+
+def ensure_folder(upper: Path, layers: Sequence[Path], path: str, mode: int | None = None) -> None:
+    """Make `path` (relative) a real folder of the merged tree by way of `upper`: no link that a lower layer planted is
+    followed.
+
+    A folder that is there keeps its mode unless `mode` is given.
+    """
+    parts = Path(path).parts
+    for depth in range(1, len(parts) + 1):
+        relative = str(Path(*parts[:depth]))
+        there = visible([*layers, upper], relative)
+        last = depth == len(parts)
+        if (
+            there is not None
+            and stat.S_ISDIR(there[1].st_mode)
+            and (not last or mode in (None, stat.S_IMODE(there[1].st_mode)))
+        ):
+            continue
+        place = upper / relative
+        _copy_parents(upper, layers, parts[: depth - 1])
+        if there is None or not stat.S_ISDIR(there[1].st_mode):
+            place.unlink(missing_ok=True)
+        place.mkdir(exist_ok=True)
+        place.chmod(mode if last and mode is not None else 0o755)
+
+
+def ensure_file(upper: Path, layers: Sequence[Path], path: str) -> None:
+    """Make `path` a plain file of the merged tree where it is none: a place for a file to be mounted on."""
+    if str(Path(path).parent) != ".":
+        ensure_folder(upper, layers, str(Path(path).parent))
+    there = visible([*layers, upper], path)
+    if there is None or not stat.S_ISREG(there[1].st_mode):
+        _copy_parents(upper, layers, Path(path).parts[:-1])
+        (upper / path).touch()
+
+
+def _copy_parents(upper: Path, layers: Sequence[Path], parts: Sequence[str]) -> None:
+    """The upper folder decides the mode of a merged one, so a parent made here repeats what was seen."""
+    for depth in range(1, len(parts) + 1):
+        relative = Path(*parts[:depth])
+        if not (upper / relative).is_dir():
+            there = visible(layers, str(relative))
+            (upper / relative).mkdir()
+            (upper / relative).chmod(stat.S_IMODE(there[1].st_mode) if there else 0o755)
+
+
+def tree_bytes(root: Path, bytes_max: int) -> int:
+    """Disk use of a tree, counted no further than past `bytes_max`. A path too long to be opened counts as too much."""
+    total, pending = 0, [os.fspath(root)]
+    while pending and total <= bytes_max:
+        folder = pending.pop()
+        if len(os.fsencode(folder)) > PATH_BYTES_MAX:
+            return bytes_max + 1
+        for entry_bytes, below in _scan(folder):
+            total += entry_bytes
+            if below:
+                pending.append(below)
+    return total
+
+
+def _scan(folder: str) -> list[tuple[int, str]]:
+    """Bytes of each entry, and its path where it is a folder. Entries that vanish meanwhile count nothing."""
+    try:
+        with os.scandir(folder) as entries:
+            found = list(entries)
+    except PermissionError:
+        return _scan_closed(folder)
+    except OSError:
+        return []
+    sizes = []
+    for entry in found:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        sizes.append((status.st_blocks * 512 + ENTRY_BYTES, entry.path if stat.S_ISDIR(status.st_mode) else ""))
+    return sizes
+
+
+def _scan_closed(folder: str) -> list[tuple[int, str]]:
+    """A folder closed to its owner (the host is not root) is opened for the moment of the look."""
+    try:
+        fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return []
+    handle = Path(f"/proc/self/fd/{fd}")
+    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    try:
+        if mode & 0o500 == 0o500:
+            return []
+        handle.chmod(mode | 0o700)
+        return _scan(folder)
+    except OSError:
+        return []
+    finally:
+        handle.chmod(mode)
+        os.close(fd)
+
+
+def remove_tree(root: Path) -> None:
+    """Delete a tree at rest, of any depth and any modes: folders are moved up before they are emptied, so no path grows
+    long.
+    """
+    if not os.path.lexists(root):
+        return
+    trash = root.with_name(f"{root.name}.removed")
+    trash.mkdir(exist_ok=True)
+    serial = 0
+    root.chmod(0o700)
+    pending = [root.rename(trash / "0")]
+    while pending:
+        folder = pending.pop()
+        for place in list(folder.iterdir()):
+            if place.is_symlink() or not place.is_dir():
+                place.unlink()
+                continue
+            serial += 1
+            place.chmod(0o700)
+            pending.append(place.rename(trash / str(serial)))
+        folder.rmdir()
+    trash.rmdir()
+
+
+SYSTEM_PATHS = (
+    "usr", "bin", "sbin", "lib*", "etc/ld.so*", "etc/alternatives", "etc/python*", "etc/perl", "etc/ssl/openssl.cnf",
+)  # fmt: skip
+"""What decides which programs, libraries and start-up modules run: Debian keeps python's sitecustomize, perl's first
+module folder and the choice of awk in /etc, and OpenSSL loads engines that its configuration names."""
+
+
+def system_names(upper: Path) -> list[str]:
+    """Entries of a layer that SYSTEM_PATHS match, and links or whiteouts on the way to them."""
+    found: set[str] = set()
+    for pattern in SYSTEM_PATHS:
+        places = [""]
+        for depth, part in enumerate(pattern.split("/"), 1):
+            last = depth == pattern.count("/") + 1
+            below = [path for place in places for path in (upper / place).iterdir() if fnmatch.fnmatch(path.name, part)]
+            names = [os.fspath(path.relative_to(upper)) for path in below]
+            folders = [name for name in names if stat.S_ISDIR((upper / name).lstat().st_mode)]
+            found.update(names if last else set(names) - set(folders))
+            places = folders
+    return sorted(found)
+
+
+def part_system(upper: Path, system: Path) -> None:
+    """Move SYSTEM_PATHS of a writable layer at rest into the layer `system`.
+
+    Over an image, `upper` then shows the image's own programs; `upper` and `system` together show what there was.
+    """
+    system.mkdir()
+    for name in system_names(upper):
+        for depth in range(1, name.count("/") + 1):
+            relative = Path(*Path(name).parts[:depth])
+            if not (system / relative).exists():
+                (system / relative).mkdir()
+                (system / relative).chmod(stat.S_IMODE((upper / relative).stat().st_mode))
+        move(upper / name, system / name)
+
+
+def join_system(upper: Path, system: Path) -> None:
+    """Undo `part_system`: everything into `upper`; `system` is removed."""
+    for name in system_names(system):
+        move(system / name, upper / name)
+    remove_tree(system)
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename within one file system; a folder that its owner may not write is opened for the moment."""
+    status = source.lstat()
+    if stat.S_ISDIR(status.st_mode):
+        source.chmod(0o700)
+    source.rename(target)
+    if stat.S_ISDIR(status.st_mode):
+        target.chmod(stat.S_IMODE(status.st_mode))

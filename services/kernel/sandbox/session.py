@@ -1,0 +1,277 @@
+"""One running bubblewrap sandbox, as the host sees it."""
+
+import asyncio
+import math
+import os
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from services.kernel.sandbox.channel import Channel
+from services.kernel.sandbox.launch import Plan, uid_of
+from services.kernel.sandbox.layers import remove_tree, tree_bytes
+from services.kernel.sandbox.protocol import (
+    Ended,
+    ExecResult,
+    Limits,
+    SandboxError,
+    SandboxRefusedError,
+    SnapshotId,
+)
+from services.kernel.sandbox.transfer import Frame, inside_path, put_frames
+
+START_TIMEOUT_S = 60.0
+ANSWER_GRACE_S = 30.0
+"""How long after a wall limit the supervisor may be silent before the sandbox is given up."""
+END_TIMEOUT_S = 10.0
+DISK_LOOK_S = 0.15
+DISK_LOOK_SHARE = 0.2
+"""Watching the disk takes at most this share of one thread's time."""
+ARGUMENT_BYTES_MAX = 120_000
+"""Longer scripts than one argument of execve may be (128 KiB) go through a pipe."""
+BOUNDS = ("cpu_s", "wall_s", "memory_bytes_max", "pids_max", "disk_bytes_max", "output_bytes_max")
+"""In the order in which `inside.usage.Bounds` reads them."""
+IDLE_CPU_S, IDLE_SHARE = 0.05, 0.005
+
+
+def check_limits(limits: Limits) -> Limits:
+    """Raises SandboxRefusedError unless every limit is finite and > 0."""
+    for name in Limits.__dataclass_fields__:
+        value = getattr(limits, name)
+        if not (math.isfinite(value) and value > 0):
+            raise SandboxRefusedError(f"limit {name} = {value} must be finite and > 0")
+    return limits
+
+
+class BubblewrapSandbox:
+    """See `Sandbox`. Calls that meet in time wait for each other: one exec or transfer runs at a time."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        limits: Limits,
+        process: subprocess.Popen[bytes],
+        sock: socket.socket,
+        folder: Path,
+        forget: Callable[["BubblewrapSandbox"], None],
+        save: Callable[["BubblewrapSandbox"], Awaitable[SnapshotId]],
+    ) -> None:
+        self.plan, self.folder = plan, folder
+        self._limits, self._process, self._sock = limits, process, sock
+        self._channel = Channel(sock)
+        self._forget, self._save = forget, save
+        self._lock = asyncio.Lock()
+        self._in_step = True
+        self._ending: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    async def wait_ready(self, errors_fd: int) -> None:
+        """Raises SandboxError with bubblewrap's own words when PID 1 does not answer."""
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                parts = await self._channel.receive()
+        except (SandboxError, TimeoutError) as error:
+            said = os.pread(errors_fd, 4000, 0).decode(errors="replace").strip()
+            raise SandboxError(
+                f"bubblewrap did not start: {said or error}. It needs user namespaces, overlayfs in them, "
+                f"a work folder that is not on an overlayfs itself ({self.folder}), and /usr/bin/python3 in the image"
+            ) from error
+        if parts != [b"ready"]:
+            raise SandboxError("the supervisor did not say that it is ready")
+
+    async def exec(
+        self,
+        command: str | tuple[str, ...],
+        *,
+        user: str | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        stdin: bytes = b"",
+        limits: Limits | None = None,
+    ) -> ExecResult:
+        limits = check_limits(limits) if limits else self._limits
+        if user is not None and (uid := uid_of(self.plan.image, user)) != self.plan.pins.user_uid:
+            raise SandboxRefusedError(
+                f"this sandbox has one user, uid {self.plan.pins.user_uid}; {user!r} needs one with user_uid = {uid}"
+            )
+        frame = _exec_frame(
+            command, inside_path(cwd or self.plan.image.workdir), self.plan.env | (env or {}), stdin, limits
+        )
+        async with self._conversation():
+            await self._channel.send(*frame)
+            answer = asyncio.ensure_future(self._channel.receive(limits.output_bytes_max))
+            try:
+                parts = await self._watch(answer, limits)
+            except asyncio.CancelledError:
+                await self._channel.send(b"end", b"cancelled")
+                await asyncio.wait({answer}, timeout=END_TIMEOUT_S)
+                raise
+            finally:
+                self._in_step = answer.done() and not answer.cancelled() and answer.exception() is None
+                answer.cancel()
+            if parts[0] == Ended.disk_limit.value.encode():
+                await self._channel.send(b"end-now")
+        return _exec_result(parts, limits)
+
+    @asynccontextmanager
+    async def _conversation(self) -> AsyncIterator[None]:
+        """One request and its answer. Left halfway (cancelled, no answer), nothing can follow on the socket: the
+        sandbox ends.
+        """
+        async with self._lock:
+            if not self._in_step or self._closing is not None:
+                raise SandboxError("the sandbox is closed or has failed before")
+            self._in_step = False
+            try:
+                yield
+            finally:
+                if not self._in_step:
+                    self._process.kill()
+
+    async def _watch(self, answer: asyncio.Future[list[bytes]], limits: Limits) -> list[bytes]:
+        """The answer of an exec; ends it early when it fills the disk. PID 1 sees the merged tree, only the host the
+        layer.
+        """
+        until = time.monotonic() + limits.wall_s + ANSWER_GRACE_S
+        pause_s, told = DISK_LOOK_S, False
+        while True:
+            await asyncio.wait({answer}, timeout=pause_s)
+            ended = answer.done()
+            looked = time.monotonic()
+            full = await asyncio.to_thread(tree_bytes, self.plan.upper, limits.disk_bytes_max) > limits.disk_bytes_max
+            if ended:
+                parts = answer.result()
+                if full and parts[0] == b"exited":
+                    parts[0] = b"disk_limit"
+                return parts
+            if full and not told:
+                await self._channel.send(b"end", b"disk_limit")
+                told = True
+            if time.monotonic() > until:
+                raise SandboxError("the supervisor of the sandbox does not answer")
+            pause_s = max(DISK_LOOK_S, (time.monotonic() - looked) / DISK_LOOK_SHARE)
+
+    async def put(self, source: Path, target: str) -> None:
+        frames = put_frames(source, target)
+        fault: SandboxRefusedError | None = None
+        async with self._conversation():
+            try:
+                for frame in frames:
+                    await self._channel.send(*frame)
+            except SandboxRefusedError as error:
+                fault = error
+            await self._channel.send(b"put-end")
+            parts = await self._channel.receive()
+            self._in_step = True
+        if fault:
+            raise fault
+        _check_answer(parts, target)
+
+    async def get(self, path: str, *, bytes_max: int) -> bytes:
+        frame = (b"get", inside_path(path), str(bytes_max).encode())
+        async with self._conversation():
+            await self._channel.send(*frame)
+            parts = await self._channel.receive(bytes_max)
+            self._in_step = True
+        _check_answer(parts, path)
+        return b"".join(parts[1:])
+
+    async def snapshot(self) -> SnapshotId:
+        if self._closing is not None:
+            raise SandboxError("the sandbox is closed")
+        self._closing = asyncio.create_task(self.end())  # closed from here on, and the writable layer stays
+        await asyncio.shield(self._closing)
+        return await self._save(self)
+
+    async def end(self) -> None:
+        """End every process; the writable layer stays. PID 1 goes when its socket closes, and the kernel ends the rest
+        with it.
+        """
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        if not await _exited(self._process):
+            self._process.kill()
+            if not await _exited(self._process):
+                raise SandboxError(f"bubblewrap process {self._process.pid} does not end")
+        self._process.wait()
+        self._channel.close()
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await self.end()
+        await asyncio.to_thread(remove_tree, self.folder)
+        self._forget(self)
+
+
+async def _exited(process: subprocess.Popen[bytes]) -> bool:
+    """Wait for the process to end, at most END_TIMEOUT_S; it is not collected."""
+    if process.returncode is not None:
+        return True
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    pidfd = os.pidfd_open(process.pid)
+    loop.add_reader(pidfd, ended.set)
+    try:
+        async with asyncio.timeout(END_TIMEOUT_S):
+            await ended.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+    return True
+
+
+def _exec_frame(command: str | tuple[str, ...], cwd: bytes, env: dict[str, str], stdin: bytes, limits: Limits) -> Frame:
+    script = b""
+    try:
+        argv = [os.fsencode(word) for word in (("bash", "-c", command) if isinstance(command, str) else command)]
+        variables = [os.fsencode(f"{name}={value}") for name, value in env.items() if _sane_name(name)]
+    except UnicodeEncodeError as error:
+        raise SandboxRefusedError(f"the command or a variable cannot be encoded: {error}") from error
+    if not argv or any(b"\0" in word for word in (*argv, *variables)):
+        raise SandboxRefusedError("the command is empty, or it or a variable has a NUL character")
+    if isinstance(command, str) and len(argv[2]) > ARGUMENT_BYTES_MAX:
+        script, argv[2] = argv[2], b". /dev/fd/9"
+    bounds = " ".join(str(getattr(limits, name)) for name in BOUNDS)
+    return (b"exec", bounds.encode(), cwd, stdin, script, str(len(variables)).encode(), *variables, *argv)
+
+
+def _sane_name(name: str) -> bool:
+    if not name or "=" in name:
+        raise SandboxRefusedError(f"{name!r} is no name of a variable")
+    return True
+
+
+def _exec_result(parts: list[bytes], limits: Limits) -> ExecResult:
+    try:
+        why, code, cpu_s, wall_s, total, output = parts
+        ended = Ended(why.decode())
+        result = ExecResult(int(code), output, int(total), ended, float(cpu_s), float(wall_s))
+    except ValueError as error:
+        raise SandboxError(f"the supervisor's answer makes no sense: {error}") from error
+    if ended is Ended.wall_limit and result.cpu_s <= IDLE_CPU_S + IDLE_SHARE * limits.wall_s:
+        return replace(result, idle=True)
+    return result
+
+
+def _check_answer(parts: list[bytes], path: str) -> None:
+    kind, text = parts[0], b"".join(parts[1:2])
+    if kind == b"missing":
+        raise FileNotFoundError(f"{path}: {text.decode(errors='replace')}")
+    if kind == b"refused":
+        raise SandboxRefusedError(f"{path}: {text.decode(errors='replace')}")
+    if kind != b"ok":
+        raise SandboxError(f"the supervisor answered {kind[:20]!r}")
