@@ -29,6 +29,15 @@ class RolloutRef(Section, frozen=True, kw_only=True):
     reward: float
 
 
+class CitedRollout(Section, frozen=True, kw_only=True):
+    """A rollout that an assignment rests on, with the result of every test by name."""
+
+    id: str
+    content: str
+    reward: float
+    tests: dict[str, bool]
+
+
 class Assignment(Section, frozen=True, kw_only=True):
     """The order to a proposer that fills a slot."""
 
@@ -40,7 +49,7 @@ class Assignment(Section, frozen=True, kw_only=True):
     """Mean reward of the solver on the parent, [0, 1]."""
     commonest_failure: str | None = None
     """Name of the test that failed most often in the cited rollouts."""
-    rollouts: tuple[RolloutRef, ...] = ()
+    rollouts: tuple[CitedRollout, ...] = ()
     past: tuple[str, ...] = ()
 
 

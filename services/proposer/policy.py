@@ -23,7 +23,7 @@ from schemas.messages import (
 )
 from schemas.outcomes import Direction, GateOutcome, Role, Verdict
 from schemas.parked import OpenWork
-from schemas.parts import Assignment, Evidence, RolloutRef, RosterEntry, Slot
+from schemas.parts import Assignment, CitedRollout, Evidence, RosterEntry, Slot
 from schemas.rules import commonest_failure, mean_std
 from schemas.slots import SlotBook, SlotState, Stage
 
@@ -40,7 +40,7 @@ class Parent:
     domain: str
     mean: float
     failure: str | None
-    rollouts: tuple[RolloutRef, ...]
+    rollouts: tuple[CitedRollout, ...]
 
 
 @dataclass
@@ -186,7 +186,9 @@ def _parents(view: View) -> list[Parent]:
             continue
         mean, _ = mean_std([rollout.reward or 0.0 for rollout in rollouts])
         refs = tuple(
-            RolloutRef(id=rollout.id, content=rollout.content or "", reward=rollout.reward or 0.0)
+            CitedRollout(
+                id=rollout.id, content=rollout.content or "", reward=rollout.reward or 0.0, tests=rollout.tests
+            )
             for rollout in rollouts
         )
         failure = commonest_failure(rollout.tests for rollout in rollouts)

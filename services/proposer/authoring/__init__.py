@@ -1,0 +1,1 @@
+"""How environments are written: the workspace, the drafts' channel, and the built-in procedural brain."""

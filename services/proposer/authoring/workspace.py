@@ -1,0 +1,91 @@
+"""The folder that an author starts in: the same bytes, names and times from the same inputs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from services.kernel.archive import FileEntry, write_tree
+
+Tree = Mapping[str, FileEntry]
+"""Files by relative path."""
+
+
+@dataclass(frozen=True)
+class RolloutNote:
+    """One attempt of the solver on the parent, as an author sees it."""
+
+    reward: float
+    tests: Mapping[str, bool]
+    commands: Sequence[str]
+    transcript: bytes
+    """JSON text of the whole attempt."""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    assignment: Mapping[str, Any]
+    """round, slot, revision, direction, parent, pass_rate, commonest_failure, domain, seed; evidence for a revision."""
+    parent: Tree | None = None
+    previous: Tree | None = None
+    """The draft that a revision answers for."""
+    rollouts: Sequence[RolloutNote] = ()
+    memory: Tree | None = None
+    past: Sequence[Tree] = ()
+
+
+def workspace_files(workspace: Workspace) -> dict[str, FileEntry]:
+    """All files by path relative to the workspace, sorted."""
+    found = {
+        "GUIDE.md": FileEntry(files("services.proposer.authoring").joinpath("guide.md").read_bytes()),
+        "assignment.json": _json(workspace.assignment),
+        "rollouts/index.json": _json([_entry(index, rollout) for index, rollout in enumerate(workspace.rollouts)]),
+        "memory/README.md": FileEntry(b"Notes that last from round to round. Keep them short.\n"),
+    }
+    found |= {_rollout_path(index): FileEntry(rollout.transcript) for index, rollout in enumerate(workspace.rollouts)}
+    trees = {"parent": workspace.parent, "previous": workspace.previous, "memory": workspace.memory}
+    trees |= {f"past/{index:03}": tree for index, tree in enumerate(workspace.past)}
+    for folder, tree in trees.items():
+        found |= {f"{folder}/{path}": entry for path, entry in (tree or {}).items()}
+    return dict(sorted(found.items()))
+
+
+def write_workspace(workspace: Workspace, root: Path) -> None:
+    """Write it below `root`, which is made or must be empty.
+
+    Raises:
+        ArchiveError: a path in one of the trees that leaves its folder or cannot be held.
+    """
+    write_tree(workspace_files(workspace), root)
+
+
+def memory_delta(before: Tree, after: Tree) -> dict[str, FileEntry]:
+    """Files of the memory that a session wrote or changed. A file taken away stays: a delta only adds."""
+    return {path: entry for path, entry in sorted(after.items()) if before.get(path) != entry}
+
+
+def memory_of(deltas: Sequence[Tree]) -> dict[str, FileEntry]:
+    """The memory that these deltas make, in order: of one path the later counts."""
+    merged: dict[str, FileEntry] = {}
+    for delta in deltas:
+        merged |= delta
+    return dict(sorted(merged.items()))
+
+
+def _rollout_path(index: int) -> str:
+    return f"rollouts/{index:03}.json"
+
+
+def _entry(index: int, rollout: RolloutNote) -> dict[str, Any]:
+    return {
+        "reward": rollout.reward,
+        "tests": dict(sorted(rollout.tests.items())),
+        "commands": list(rollout.commands),
+        "file": _rollout_path(index),
+    }
+
+
+def _json(value: Any) -> FileEntry:
+    return FileEntry((json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode())
