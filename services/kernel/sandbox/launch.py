@@ -64,7 +64,7 @@ def command_line(plan: Plan, *, bundle_fd: int, control_fd: int, seccomp_fd: int
         argv += ["--ro-bind", os.fspath(bind), os.fspath(bind)]
     # /dev is a tmpfs that could take all memory: it is closed, and shared memory gets a size.
     argv += ["--dev", "/dev", "--perms", "1777", "--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
-    # Where the host's root is root inside, kernel settings of the whole host could be written through /proc: it is read-only.
+    # /proc is read-only: where the host's root is root inside, it would let kernel settings of the host be written.
     argv += ["--remount-ro", "/dev", "--proc", "/proc", "--remount-ro", "/proc"]
     for mount in plan.mounts:
         argv += ["--bind" if mount.writable else "--ro-bind", os.fspath(mount.source), mount.target]

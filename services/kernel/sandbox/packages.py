@@ -20,8 +20,8 @@ SUITE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 WANTED = (
     "base-files", "bash", "dash", "coreutils", "findutils", "grep", "sed", "mawk", "tar", "gzip", "bzip2", "xz-utils",
-    "zip", "unzip", "diffutils", "patch", "file", "git", "python3", "procps", "util-linux", "bsdextrautils", "debianutils",
-    "hostname", "ncurses-base", "libc-bin", "tzdata", "jq", "sqlite3", "openssl",
+    "zip", "unzip", "diffutils", "patch", "file", "git", "python3", "procps", "util-linux", "bsdextrautils", "jq",
+    "debianutils", "hostname", "ncurses-base", "libc-bin", "tzdata", "sqlite3", "openssl",
 )  # fmt: skip
 ALTERNATIVES = {"awk": "mawk", "nawk": "mawk", "which": "which.debianutils", "pager": "more"}
 """Which of several programs a name means: packages set this in scripts, which do not run here."""
@@ -126,10 +126,8 @@ def keep_member(member: tarfile.TarInfo, _path: str) -> tarfile.TarInfo:
 def extract(archive: Path, root: Path) -> None:
     """Owner and special modes are not kept: everything in a sandbox belongs to its one user."""
     argv = [need("dpkg-deb", "dpkg"), "--fsys-tarfile", str(archive)]
-    with (
-        subprocess.Popen(argv, stdout=subprocess.PIPE) as process,
-        tarfile.open(fileobj=process.stdout, mode="r|") as tar,
-    ):
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE)  # noqa: S603
+    with process, tarfile.open(fileobj=process.stdout, mode="r|") as tar:
         tar.extraction_filter = keep_member
         for member in tar:
             member.mode &= 0o755

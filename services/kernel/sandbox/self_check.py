@@ -16,6 +16,7 @@ from services.kernel.sandbox.protocol import (
     Limits,
     Pins,
     SandboxBackend,
+    SandboxError,
     SandboxRefusedError,
 )
 
@@ -53,7 +54,12 @@ class Prober:
 
 async def network(prober: Prober) -> tuple[bool, str]:
     met = asyncio.Event()
-    server = await asyncio.start_server(lambda _reader, writer: (met.set(), writer.close())[1], "127.0.0.1", 0)
+
+    async def meet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        met.set()
+        writer.close()
+
+    server = await asyncio.start_server(meet, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
         (result,) = await prober.run(f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo met; cat /proc/net/dev")
@@ -73,10 +79,7 @@ async def memory(prober: Prober) -> tuple[bool, str]:
 async def pids(prober: Prober) -> tuple[bool, str]:
     (result,) = await prober.run(f"python3 -c '{FORKS}'")
     if result.ended is Ended.pids_limit:
-        return (
-            True,
-            "the supervisor counts processes every 0.1 s and ends the tree (RLIMIT_NPROC does not bind the host's root)",
-        )
+        return True, "the supervisor counts every 0.1 s and ends the tree (RLIMIT_NPROC does not bind the host's root)"
     count = int(result.output or b"300")
     return count <= SMALL.pids_max, "RLIMIT_NPROC in the sandbox's own user namespace"
 
@@ -117,10 +120,17 @@ async def kill(prober: Prober) -> tuple[bool, str]:
 async def isolation(prober: Prober) -> tuple[bool, str]:
     with tempfile.NamedTemporaryFile() as canary:
         tries = (
-            f"test -e {canary.name}", f"test -e {Path.home() / '.ssh'}", "cat /proc/1/environ", "touch /usr/x", "touch /dev/x",
-            "echo x > /proc/sys/kernel/core_pattern", "unshare -U true", "mount -t tmpfs x /mnt", "kill -9 1 && ! kill -0 1",
+            f"test -e {canary.name}",
+            f"test -e {Path.home() / '.ssh'}",
+            "cat /proc/1/environ",
+            "touch /usr/x",
+            "touch /dev/x",
+            'was=$(cat /proc/sys/kernel/core_pattern) && echo "$was" > /proc/sys/kernel/core_pattern',
+            "unshare -U true",
+            "mount -t tmpfs x /mnt",
+            "kill -9 1 && ! kill -0 1",
             "prlimit --pid 1 --nofile=1",
-        )  # fmt: skip
+        )
         results = await prober.run(*tries, "ls -A /root /home/* /proc | grep -c '^[0-9]'")
     failed = [tried for tried, result in zip(tries, results, strict=False) if result.exit_code == 0]
     held = not failed and int(results[-1].output) < 10
@@ -149,6 +159,9 @@ async def run_probes(backend: SandboxBackend, image: Image) -> tuple[LimitCheck,
     """One after the other, since load would blur what the timing ones see."""
     prober, checks = Prober(backend, image), []
     for probe in PROBES:
-        held, how = await probe(prober)
+        try:
+            held, how = await probe(prober)
+        except SandboxError as error:
+            held, how = False, str(error)
         checks.append(LimitCheck(probe.__name__, held, how))
     return tuple(checks)
