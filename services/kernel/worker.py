@@ -146,6 +146,7 @@ class Worker:
             except (LogError, TimeoutError):
                 _LOG.warning("%s comes again after %g s", delivery.stored.subject, self._rules.ack_wait_s)
         self._busy.clear()
+        await self._queue.close()
 
     async def _serve(self, delivery: Delivery) -> None:
         """One work message from delivery to acknowledgement."""
