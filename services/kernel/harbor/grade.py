@@ -107,7 +107,10 @@ class Grader:
     ) -> Grade | GradeFailed:
         """One grading, not repeated. Raises SandboxError."""
         tests = self._unpack(task.part("tests"))
-        with self._unpacked.making() as logs:
+        with self._unpacked.making() as room:
+            room.chmod(0o700)  # nobody else on this machine reaches the open folder in it
+            logs = room / "verifier"
+            logs.mkdir()
             logs.chmod(0o777)
             mounts = (Mount(tests, "/tests"), Mount(logs, "/logs/verifier", writable=True))
             try:
