@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from schemas.codec import decode, encode, same_body
+from schemas.codec import encode, same_body
 from schemas.envelope import Event, Meta
 from schemas.messages import Message, RunStarted
 from schemas.outcomes import Role
@@ -15,6 +15,7 @@ from schemas.subjects import subject_of
 from services.cli.folder import RunFolder
 from services.cli.outcome import CliError, Exit
 from services.kernel.artifacts import ArtifactStore
+from services.kernel.delivery import read_event
 from services.kernel.jetstream_log import connect
 from services.kernel.log import Entry, EventLog, LogConflict, Stored
 from services.kernel.nats_server import NatsServer
@@ -36,8 +37,8 @@ class OpenRun:
         return [stored async for stored in self.log.read()]
 
     async def events(self) -> list[Event]:
-        """All of the log, decoded. Raises CodecError for a record that this code may not read."""
-        return [decode(stored.data, subject=stored.subject, seq=stored.seq) async for stored in self.log.read()]
+        """All of the log, decoded. Raises Unreadable for a record that this code may not read."""
+        return [read_event(self.name, stored) async for stored in self.log.read()]
 
 
 @asynccontextmanager
@@ -103,5 +104,6 @@ def pick(what: str, beginning: str, known: list[str]) -> str:
         raise CliError(f"{what} {beginning!r}: give at least 6 digits")
     found = sorted({each for each in known if each.startswith(beginning.lower())})
     if len(found) != 1:
-        raise CliError(f"{what} {beginning!r}: {'nothing' if not found else f'{len(found)} of them'} begins so")
+        how_many = f"{len(found)} of them begin" if found else f"no {what} begins"
+        raise CliError(f"{what} {beginning!r}: {how_many} so")
     return found[0]

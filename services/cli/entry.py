@@ -9,6 +9,20 @@ import traceback
 from services.cli.outcome import CliError, Exit, warn
 from services.cli.parser import build_parser
 
+_FAULTS = (
+    "Diverged",
+    "Unreadable",
+    "LogGap",
+    "SealBroken",
+    "ArtifactCorrupt",
+    "ArtifactMissing",
+    "ProjectionError",
+    "ViewsForeign",
+)
+"""Something is not as it must be, and trying again does not mend it."""
+_MISUSES = ("RunFileError", "BadSubjectError", "WorkshopError", "LogDenied", "LogRefused", "ExportError")
+"""Something else must be said, granted or installed first."""
+
 
 def run(argv: list[str] | None = None) -> int:
     """Parse and carry out. `ENVWHEEL_DEBUG=1` shows the traceback of an error."""
@@ -41,9 +55,9 @@ def _explain(error: BaseException) -> tuple[Exit, str]:
         return error.code, str(error)
     kind = type(error).__name__
     text = " ".join(str(error).split()) or kind
-    if _is_of(error, "Diverged", "Unreadable", "LogGap", "ArtifactCorrupt", "ArtifactMissing", "UnhealthyError"):
+    if _is_of(error, *_FAULTS):
         return Exit.difference, f"{kind}: {text}"
-    if _is_of(error, "RunFileError", "BadSubjectError", "WorkshopError", "LogDenied", "ExportError"):
+    if _is_of(error, *_MISUSES):
         return Exit.usage, text
     if isinstance(error, ModuleNotFoundError):
         return Exit.infrastructure, f"{text}; install it: pip install -c constraints.txt -e '.[cpu]'"

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -46,6 +47,15 @@ class Service:
     def name(self) -> str:
         return f"{self.role}-{self.number}"
 
+    def temporary(self, *, make: bool) -> None:
+        """Its folder for temporary files is gone when it does not run, however it ended."""
+        folder = self.folder / "tmp"
+        shutil.rmtree(folder, ignore_errors=True)
+        if make:
+            folder.mkdir(mode=0o700)
+            if self.uid is not None:
+                os.chown(folder, self.uid, GID)
+
     @property
     def pid(self) -> int | None:
         return self.process.pid if self.process is not None and self.process.returncode is None else None
@@ -87,6 +97,7 @@ class Mesh:
         for service in self.services:
             # The group too: a child that the service left behind goes with it.
             _signal(service, signal.SIGKILL)
+            service.temporary(make=False)
         await asyncio.gather(*waiting)
         self.tell()
 
@@ -113,13 +124,14 @@ class Mesh:
         )
 
     async def _spawn(self, service: Service) -> None:
+        service.temporary(make=True)
         with (service.folder.parent / f"{service.name}.log").open("ab") as log:
             service.process = await asyncio.create_subprocess_exec(
                 *service.command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=clean_environment(),
+                env=clean_environment() | {"TMPDIR": str(service.folder / "tmp")},
                 cwd="/",
                 start_new_session=True,
             )

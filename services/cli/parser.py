@@ -222,3 +222,4 @@ def _base(group: Group) -> None:
     base = _below(group, "base", "Make the root file system that sandboxes start from.")
     build = _command(base, "build", "bases:build", "Build the base from a lock of package names, versions and sha256.")
     build.add_argument("--to", type=Path, metavar="DIR", default=Path("bases/default"), help="folder of the base")
+    build.add_argument("--lock", type=Path, metavar="FILE", help="packages.json of a base, to make it again")

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.codec import decode
 from schemas.messages import RunFinished, RunStarted
 from schemas.science import Science
 from services.cli import genesis
@@ -18,6 +17,7 @@ from services.cli.live import Live
 from services.cli.mesh import Mesh, build
 from services.cli.outcome import CliError, Exit, say
 from services.cli.users import GID, Users, choose_users
+from services.kernel.delivery import read_event
 from services.kernel.log import EventLog
 from services.kernel.nats_server import NatsServer
 from services.kernel.runfile import RunFile, first_difference
@@ -102,7 +102,7 @@ async def _prepare(run: OpenRun, file: RunFile, base: Base, users: Users) -> Non
 async def begun(log: EventLog) -> RunStarted | None:
     """The first record of the log; None for an empty log."""
     async for stored in log.read():
-        body = decode(stored.data, subject=stored.subject, seq=stored.seq).body
+        body = read_event(stored.subject.partition(".")[0], stored).body
         if isinstance(body, RunStarted):
             return body
         raise CliError("this log does not begin with RunStarted: it is no run of envwheel", Exit.difference)
@@ -157,7 +157,7 @@ async def _start_and_keep(mesh: Mesh) -> None:
 
 async def _read(run: OpenRun, live: Live, done: asyncio.Event) -> None:
     async for stored in run.log.read(follow=True):
-        event = decode(stored.data, subject=stored.subject, seq=stored.seq)
+        event = read_event(run.name, stored)
         live.take(event)
         if isinstance(event.body, RunFinished):
             done.set()

@@ -13,9 +13,9 @@ from services.cli.parser import build_parser
 from tests.support.tree import ROOT
 
 COMMANDS = (
-    "demo", "up", "stop", "status", "run", "log tail", "log show", "log verify", "log export", "env check", "env list",
-    "env show", "work list", "work retry", "work give-up", "roster", "swap proposer", "replay", "report", "models build",
-    "models pull", "models list", "base build",
+    "demo", "up", "stop", "status", "run", "log tail", "log show", "log verify", "log export", "env check",
+    "env list", "env show", "work list", "work retry", "work give-up", "roster", "swap proposer", "replay", "report",
+    "models build", "models pull", "models list", "base build",
 )  # fmt: skip
 
 
@@ -104,6 +104,6 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    command = f"{sys.executable} -m services.cli log --help | head -1"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True)
+    command = ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m services.cli log --help | head -1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stderr == ""

@@ -31,7 +31,7 @@ async def roster(arguments: argparse.Namespace) -> int:
 
 async def swap_proposer(arguments: argparse.Namespace) -> int:
     """The share below 1 is of all work: the present ones keep the rest, in their old proportions."""
-    from services.proposer.authoring.brains import BRAINS
+    from services.proposer.authoring.procedural import BRAINS
 
     if arguments.name not in BRAINS:
         raise CliError(f"no proposer {arguments.name!r}: known are {', '.join(sorted(BRAINS))}")
