@@ -19,7 +19,7 @@ from schemas.topology import EDGES, PURPOSES_BY_SAYER
 from services.kernel.artifacts import ArtifactStore
 from services.kernel.delivery import read_event
 from services.kernel.errors import ArtifactMissing
-from services.kernel.log import Entry, Stored
+from services.kernel.log import Entry, EventLog, Stored, append_in_parts
 from services.kernel.memory import MemoryLog
 from services.observer.views.sealing import Sealer
 from services.observer.views.source import Source, read_log
@@ -106,15 +106,17 @@ def whole_run(order_seed: int = 1) -> History:
     return History(tuple(turned.records), contents)
 
 
-async def sealed_run(folder: Path, history: History, *, segment_records: int = 100) -> tuple[MemoryLog, ArtifactStore]:
-    """The run on a log, its artifacts in a store, sealed to its end."""
+async def sealed_source(folder: Path, history: History, *, segment_records: int = 100) -> Source:
+    """The run on a log, sealed to its end."""
     log, store = MemoryLog(RUN, same_body), ArtifactStore(folder).create()
-    store.put_many(list(history.artifacts.values()))
-    await log.append([Entry(r.subject, r.id, r.data) for r in history.records[:900]])
-    if rest := history.records[900:]:
-        await log.append([Entry(r.subject, r.id, r.data) for r in rest])
+    await append_all(log, history)
     await seal_all(log, store, segment_records=segment_records)
-    return log, store
+    contents = history.artifacts | {digest: store.get(digest) for digest in store}
+    return await read_log(RUN, log, Shelf(contents))
+
+
+async def append_all(log: EventLog, history: History) -> None:
+    await append_in_parts(log, [Entry(record.subject, record.id, record.data) for record in history.records])
 
 
 async def seal_all(log: MemoryLog, store: ArtifactStore, *, segment_records: int = 100) -> None:
@@ -122,11 +124,6 @@ async def seal_all(log: MemoryLog, store: ArtifactStore, *, segment_records: int
     async for stored in log.read():
         await sealer.add(stored, read_event(RUN, stored))
     await sealer.finish()
-
-
-async def sealed_source(folder: Path, history: History, *, segment_records: int = 100) -> Source:
-    log, store = await sealed_run(folder, history, segment_records=segment_records)
-    return await read_log(RUN, log, store)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Replay level `decisions`: every decider again over the log, and each message it says held against the record."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from schemas.codec import body_digest, encode_body
@@ -19,11 +19,13 @@ from schemas.outcomes import Nature, Purpose, Role
 from schemas.topology import decider_patterns
 from services.kernel.decider import Policy
 from services.kernel.log import matches
-from services.observer.views.levels import Difference, Differs, LevelReport
+from services.observer.views.levels import Difference, LevelReport
 from services.observer.views.source import Source
 
 LEVEL = "decisions"
 _SHOWN_CHARS = 2000
+_Found = list[tuple[int, Difference]]
+"""Differences, each with the position of the log where it shows."""
 
 
 def decisions_level(source: Source, policies: Mapping[Role, Policy[Any]]) -> LevelReport:
@@ -34,13 +36,14 @@ def decisions_level(source: Source, policies: Mapping[Role, Policy[Any]]) -> Lev
     recorded = {event.id: event for event in source.events()}
     told: dict[str, _Decided] = {}
     unreached = 0
-    try:
-        for role, policy in policies.items():
-            decided = _decide_again(source, role, policy, told)
-            unreached += _compare(role, decided, recorded)
-        _nothing_extra(told, recorded)
-    except Differs as differs:
-        return LevelReport(level=LEVEL, done=len(told), equal=False, first_difference=differs.difference)
+    found: _Found = []
+    for role, policy in policies.items():
+        decided = _decide_again(source, role, policy, told, found)
+        unreached += _compare(role, decided, recorded, found)
+    _nothing_extra(told, recorded, found)
+    if found:
+        first = min(found, key=lambda at: at[0])[1]
+        return LevelReport(level=LEVEL, done=len(told), equal=False, first_difference=first)
     notes = (f"{unreached} messages were decided at the end and not said any more",) if unreached else ()
     return LevelReport(level=LEVEL, done=len(told), equal=True, notes=notes)
 
@@ -50,10 +53,12 @@ class _Decided:
     message: Message
     digest: str
     by: Event
-    role: Role = field(default=Role.operator)
+    role: Role
 
 
-def _decide_again(source: Source, role: Role, policy: Policy[Any], told: dict[str, _Decided]) -> list[_Decided]:
+def _decide_again(
+    source: Source, role: Role, policy: Policy[Any], told: dict[str, _Decided], found: _Found
+) -> list[_Decided]:
     """In decided order. Recorded messages of the role itself are read as any other; they are never the answer."""
     patterns = decider_patterns(source.run, role)
     view = policy.initial()
@@ -69,23 +74,24 @@ def _decide_again(source: Source, role: Role, policy: Policy[Any], told: dict[st
                 decided.append(new)
             elif earlier.digest != new.digest:
                 detail = f"decided twice, with other bodies, by {earlier.role} and {role}"
-                raise Differs(Difference(what="changed", message=message.name, id=message.id, detail=detail))
+                found.append((event.seq, _difference("changed", new, detail)))
     return decided
 
 
-def _compare(role: Role, decided: list[_Decided], recorded: Mapping[str, Event]) -> int:
+def _compare(role: Role, decided: list[_Decided], recorded: Mapping[str, Event], found: _Found) -> int:
     """Returns how many of the last decided messages are not on the log, as when the run ended before them."""
     reached = max((place for place, d in enumerate(decided) if d.message.id in recorded), default=-1) + 1
     for again in decided[:reached]:
         event = recorded.get(again.message.id)
         if event is None:
-            raise _differs("missing", again, f"{role} decides it at record {again.by.seq}, the log does not have it")
-        if event.body_digest != again.digest and not _may_differ(again, event):
+            detail = f"{role} decides it at record {again.by.seq}, the log does not have it"
+            found.append((again.by.seq, _difference("missing", again, detail)))
+        elif event.body_digest != again.digest and not _may_differ(again, event):
             detail = f"the log says {_shown(event.body)}; {role} decides {_shown(again.message)}"
-            raise _differs("changed", again, detail, event)
-        if event.seq < again.by.seq and event.body_digest == again.digest and _only_decided(event):
+            found.append((event.seq, _difference("changed", again, detail, event)))
+        elif event.seq < again.by.seq and _only_decided(event):
             detail = f"stands in the log before record {again.by.seq}, which it follows from"
-            raise _differs("changed", again, detail, event)
+            found.append((event.seq, _difference("changed", again, detail, event)))
     return len(decided) - reached
 
 
@@ -97,11 +103,12 @@ def _may_differ(again: _Decided, event: Event) -> bool:
     return gives_up and event.body.nature is Nature.fact
 
 
-def _nothing_extra(told: Mapping[str, _Decided], recorded: Mapping[str, Event]) -> None:
+def _nothing_extra(told: Mapping[str, _Decided], recorded: Mapping[str, Event], found: _Found) -> None:
     for event in recorded.values():
         if _only_decided(event) and event.id not in told:
             detail = f"no decider says it: {_shown(event.body)}"
-            raise Differs(Difference(what="added", seq=event.seq, message=event.body.name, id=event.id, detail=detail))
+            extra = Difference(what="added", seq=event.seq, message=event.body.name, id=event.id, detail=detail)
+            found.append((event.seq, extra))
 
 
 def _only_decided(event: Event) -> bool:
@@ -122,6 +129,6 @@ def _shown(message: Message) -> str:
     return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "..."
 
 
-def _differs(what: str, again: _Decided, detail: str, event: Event | None = None) -> Differs:
+def _difference(what: str, again: _Decided, detail: str, event: Event | None = None) -> Difference:
     seq = event.seq if event is not None else None
-    return Differs(Difference(what=what, seq=seq, message=again.message.name, id=again.message.id, detail=detail))
+    return Difference(what=what, seq=seq, message=again.message.name, id=again.message.id, detail=detail)

@@ -51,7 +51,8 @@ def encode_lines(records: Iterable[Stored]) -> bytes:
 
 def decode_lines(text: bytes) -> Iterator[Stored]:
     """Raises: LineError, with the number of the line."""
-    for number, line in enumerate(text.split(b"\n")[:-1] if text.endswith(b"\n") else text.split(b"\n"), 1):
+    lines = text.removesuffix(b"\n").split(b"\n") if text else []
+    for number, line in enumerate(lines, 1):
         try:
             yield decode_line(line)
         except LineError as error:

@@ -14,6 +14,7 @@ ARTIFACT_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "HeldOutSet": ("envs",),
         "RoundPlanned": ("checkpoint", "memory"),
         "Assignment": ("parent", "past"),
+        "CitedRollout": ("content",),
         "RolloutRef": ("content",),
         "EnvRequested": ("memory",),
         "Evidence": ("env",),

@@ -77,12 +77,16 @@ class Sealer:
                 return
         if isinstance(body, RunFinished) and not self._finished:
             self._finished = True
-            await self._seal(len(self._records))
+            await self._seal_all()
 
     async def finish(self) -> None:
         """Seals what came after the run's end, if anything did. Before its end it changes nothing."""
         if self._finished and self._of_interest:
-            await self._seal(len(self._records))
+            await self._seal_all()
+
+    async def _seal_all(self) -> None:
+        while self._records and await self._seal(len(self._records)):
+            pass
 
     async def _seal(self, count: int) -> bool:
         """Seals the first `count` records, unless the log has that seal already. False: it ends further on."""
