@@ -113,4 +113,5 @@ def read_tensors(raw: bytes) -> dict[str, Tensor]:
             raise ModelError(f"safetensors: {name} is {tensor.dtype}, not a float of 16 or 32 bits")
         if not bool(torch.isfinite(tensor).all()):
             raise ModelError(f"safetensors: {name} holds a value that is not finite")
-    return {name: tensor.float() for name, tensor in found.items()}
+    # Names come in random order, memory as the file had it; sums depend on both, so both are made regular.
+    return {name: found[name].to(torch.float32, copy=True) for name in sorted(found)}

@@ -15,6 +15,8 @@ import msgspec
 from services.kernel.models.config import ModelError
 
 VERSION = "terminal-1"
+REPLACEMENT = "\ufffd"
+_NEEDED_BYTES = frozenset({*range(0x20, 0x7F), *b"\n\t", *REPLACEMENT.encode()})
 
 
 class TemplateNames(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,7 +44,10 @@ class Answer:
 
 
 class Tokenizer:
-    """Byte-level BPE from a `tokenizer.json`: every byte string has an encoding, and decoding gives it back."""
+    """Byte-level BPE from a `tokenizer.json`: every byte string has an encoding, and decoding gives it back.
+
+    A vocabulary may lack tokens for bytes that are no printable ASCII (SmolLM2 lacks 21); what needs them reads U+FFFD.
+    """
 
     def __init__(self, raw: bytes) -> None:
         from tokenizers import Tokenizer as FastTokenizer  # heavy to import, and not needed by every command
@@ -67,15 +72,19 @@ class Tokenizer:
                 raise ModelError(f"tokenizer.json: token {token!r} is not byte-level")
             self._bytes_of[i] = bytes(byte_of[char] for char in token)
         self._id_of_byte = {spelled[0]: i for i, spelled in self._bytes_of.items() if len(spelled) == 1}
-        if len(self._id_of_byte) != 256:
-            raise ModelError(f"tokenizer.json: only {len(self._id_of_byte)} of 256 bytes have a token")
+        self._missing = set(range(256)) - self._id_of_byte.keys()
+        if needed := sorted(self._missing & _NEEDED_BYTES):
+            raise ModelError(f"tokenizer.json: no token for the bytes {bytes(needed)!r}")
 
     def encode(self, text: str | bytes) -> list[int]:
         """Token ids; never a special one."""
         raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        text = raw.decode("utf-8", "surrogateescape")
+        if self._missing:
+            text = "".join(REPLACEMENT if self._missing & set(_bytes(char)) else char for char in text)
         ids: list[int] = []
         # Splitting with a group puts the escaped bytes that are not UTF-8 at the odd places.
-        for i, part in enumerate(re.split("([\udc80-\udcff]+)", raw.decode("utf-8", "surrogateescape"))):
+        for i, part in enumerate(re.split("([\udc80-\udcff]+)", text)):
             if i % 2:
                 ids += [self._id_of_byte[ord(char) - 0xDC00] for char in part]
             elif part:
@@ -146,7 +155,11 @@ class Template:
         if last != end:
             return Answer(None, truncated=True)
         line = self.tokenizer.decode(token_ids).decode("utf-8", "replace")
-        return Answer(line.replace("\0", "\ufffd"), truncated=False)
+        return Answer(line.replace("\0", REPLACEMENT), truncated=False)
+
+
+def _bytes(char: str) -> bytes:
+    return char.encode("utf-8", "surrogateescape")
 
 
 def _byte_chars() -> list[str]:
