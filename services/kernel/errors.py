@@ -1,7 +1,8 @@
 """The kernel's errors, by boundary and by what the caller may do.
 
     KernelError
-    ├── LogError            LogConflict, LogPartial, LogTooLarge, LogDenied, LogRefused, LogGap: definite
+    ├── LogError            LogConflict, LogPartial, LogTooLarge, LogDenied, LogRefused, LogGap, LogClosed:
+    │                       definite
     │                       LogUnavailable: definite, try again; LogUnknown: nobody knows, an identical retry is safe
     ├── ArtifactError       ArtifactMissing, ArtifactCorrupt, ArtifactRefused
     └── DeliveryError       Diverged, Superseded: another body under our id; Unreadable: not ours to understand
@@ -54,6 +55,10 @@ class LogRefused(LogError):
 
 class LogGap(LogError):
     """A record of the stream is missing: the log cannot be trusted from there on. Run `envwheel log verify`."""
+
+
+class LogClosed(LogError):
+    """The connection was closed for good, by us or by a protocol error. Open another one."""
 
 
 class LogUnavailable(LogError):

@@ -14,7 +14,7 @@ import msgspec
 from nats import errors as nats_errors
 from nats.aio.client import Client
 
-from services.kernel.errors import LogDenied, LogError, LogRefused, LogTooLarge, LogUnavailable, LogUnknown
+from services.kernel.errors import LogClosed, LogDenied, LogError, LogRefused, LogTooLarge, LogUnavailable, LogUnknown
 
 _LOG = logging.getLogger(__name__)
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
@@ -86,17 +86,19 @@ class Connection:
             )
         )
         refused = asyncio.create_task(self._refused.wait())
-        # nats-py would go on asking for ever, also where the server refuses the user.
-        await asyncio.wait({connecting, refused}, timeout=connect_timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        refused.cancel()
-        if not connecting.done():
-            connecting.cancel()
-            await asyncio.wait({connecting})
-            error = self._fatal or LogUnavailable(
-                f"no NATS server answers at {_plain(url)}; is it up? is the URL right?"
-            )
-            await client.close()
-            raise error
+        try:
+            # nats-py would go on asking for ever, also where the server refuses the user.
+            await asyncio.wait({connecting, refused}, timeout=connect_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            refused.cancel()
+            if not connecting.done():
+                silent = LogUnavailable(f"no NATS server answers at {_plain(url)}; is it up, is the URL right?")
+                self._fatal = self._fatal or silent
+                connecting.cancel()
+                await asyncio.wait({connecting})
+                await client.close()
+        if self._fatal is not None:
+            raise self._fatal
         connecting.result()
         self._up.set()
         self._inbox = client.new_inbox()
@@ -104,8 +106,7 @@ class Connection:
         return self
 
     async def close(self) -> None:
-        self.listeners.clear()
-        self._fail_waiting(LogUnavailable("the connection was closed"))
+        self._fail_waiting(LogClosed("the connection was closed"))
         await self._client.close()
 
     async def request(
@@ -146,7 +147,9 @@ class Connection:
             await self._client.publish(subject, data, reply=reply, headers=dict(headers) if headers else None)
         except nats_errors.MaxPayloadError as error:
             raise LogTooLarge(f"{subject}: {len(data)} bytes are over the server's max_payload") from error
-        except (nats_errors.ConnectionClosedError, nats_errors.OutboundBufferLimitError) as error:
+        except nats_errors.ConnectionClosedError as error:
+            raise LogClosed(f"the connection to {_plain(self._url)} is closed") from error
+        except nats_errors.OutboundBufferLimitError as error:
             raise LogUnavailable(f"no connection to {_plain(self._url)}: {error}") from error
 
     async def api(
@@ -212,8 +215,9 @@ class Connection:
             listener(None)
 
     async def _on_closed(self) -> None:
-        self._fatal = self._fatal or LogUnavailable("the connection is closed")
+        self._fatal = self._fatal or LogClosed(f"the connection to {_plain(self._url)} is closed")
         self._fail_waiting(self._fatal)
+        self._up.set()  # whoever waits for it finds `_fatal`
         for listener in list(self.listeners):
             listener(None)
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -289,7 +290,8 @@ class JetStreamQueue:
         await self._inbox.close()
         while (message := self._inbox.take()) is not None:
             if _status(message) is None:
-                await self._connection.publish(message.reply, b"-NAK")
+                with suppress(LogError):  # then it comes again after its `ack_wait_s`
+                    await self._connection.publish(message.reply, b"-NAK")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.kernel.errors import LogDenied, LogGap, LogRefused, LogTooLarge, LogUnavailable, LogUnknown
+from services.kernel.errors import LogClosed, LogDenied, LogGap, LogRefused, LogTooLarge, LogUnavailable, LogUnknown
 from services.kernel.jetstream import Connection
 from services.kernel.jetstream_log import JetStreamLog, connect
 from services.kernel.log import Entry, EventLog, LogConflict, WorkQueue
@@ -246,3 +246,24 @@ async def test_the_log_is_there_again_in_a_new_server_on_the_same_folder(tmp_pat
         assert (await log.append([entry("a.1"), entry("a.2")])).stored is False
         assert await subjects(log) == ["run1.a.1", "run1.a.2"]
         await log.close()
+
+
+async def test_readers_and_workers_of_a_closed_connection_end_with_that_error() -> None:
+    with nats_server() as server:
+        log = await opened(server.url)
+        queue = await log.work("w", ("run1.a.*",))
+
+        async def follow() -> None:
+            async with aclosing(log.read(follow=True)) as records:
+                async for _ in records:
+                    pass
+
+        ending = [asyncio.create_task(follow()), asyncio.create_task(done_work(queue, 1))]
+        await asyncio.sleep(0.1)
+        await log.close()
+
+        results = await asyncio.wait_for(asyncio.gather(*ending, return_exceptions=True), 5.0)
+        assert [type(result) for result in results] == [LogClosed, LogClosed]
+        with pytest.raises(LogClosed):
+            await log.append([entry("a.1")])
+        await queue.close()
