@@ -90,10 +90,28 @@ def counts_for_digest(message: Message) -> bool:
 
 
 def mermaid() -> str:
-    """The diagram of docs/ARCHITECTURE.md."""
-    lines = ["flowchart LR"]
+    """The diagram of docs/ARCHITECTURE.md: whose workers answer whose messages."""
+    titles = {message.name: message.__name__ for message in MESSAGES}
+    labels: dict[tuple[Role, Role], list[str]] = {}
     for name, edge in EDGES.items():
-        title = next(message.__name__ for message in MESSAGES if message.name == name)
         for sayer in edge.said_by:
-            lines += [f"    {sayer.value} -- {title} --> {worker.value}" for worker in edge.work_for]
-    return "\n".join(lines)
+            for worker in edge.work_for if sayer is not X else ():
+                labels.setdefault((sayer, worker), []).append(titles[name])
+    arrows = [f'    {sayer} -- "{", ".join(names)}" --> {worker}' for (sayer, worker), names in labels.items()]
+    answers = [
+        f'    {sayer} -. "{", ".join(titles[name] for name in names)}" .-> log[(log)]'
+        for sayer, names in _answers().items()
+    ]
+    return "\n".join(["flowchart LR", *arrows, *answers])
+
+
+def _answers() -> dict[Role, list[str]]:
+    """What each service says that is nobody's work: facts and decisions that deciders fold."""
+    notes = {message.name for message in MESSAGES if message.nature is Nature.note}
+    said: dict[Role, list[str]] = {}
+    for name, edge in EDGES.items():
+        if not edge.work_for and name not in notes:
+            for sayer in edge.said_by:
+                if sayer is not X:
+                    said.setdefault(sayer, []).append(name)
+    return said

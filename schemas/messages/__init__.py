@@ -3,7 +3,7 @@
 A body follows from its causes alone. Who said it, when and at what cost is in `envelope.Meta`.
 """
 
-from schemas.messages.base import Message
+from schemas.messages.body import Message
 from schemas.messages.environments import (
     DraftChecked,
     DraftCheckRequested,

@@ -1,7 +1,7 @@
 """Messages about environments: plans, requests, proposals, verdicts, the pool."""
 
 from schemas.identity import Part
-from schemas.messages.base import Message
+from schemas.messages.body import Message
 from schemas.outcomes import Abandoned, Calibration, Nature, Verdict
 from schemas.parts import Assignment, Evidence, GateResult, PoolEntry, PoolLeaving, RosterEntry, Slot, Usage
 

@@ -1,7 +1,7 @@
 """Messages about rollouts, updates and checkpoints."""
 
 from schemas.identity import Part
-from schemas.messages.base import Message
+from schemas.messages.body import Message
 from schemas.outcomes import CheckpointReason, Nature, Purpose, Role, RolloutOutcome
 from schemas.parts import DroppedGroup, PlannedGroup, Usage
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from schemas.identity import Part
-from schemas.messages.base import Message
+from schemas.messages.body import Message
 from schemas.outcomes import Nature, Role
 from schemas.parts import WorkError
 

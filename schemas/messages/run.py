@@ -1,7 +1,7 @@
 """Messages about a run as a whole: its start, roster, rounds and end."""
 
 from schemas.identity import Part
-from schemas.messages.base import Message
+from schemas.messages.body import Message
 from schemas.outcomes import Nature, Resolution, Role
 from schemas.parts import HeldOutSet, RosterEntry
 from schemas.science import Science

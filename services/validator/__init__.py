@@ -1,1 +1,1 @@
-""""""
+"""Checks and calibrates environments, keeps the pool. Hears proposals and rollouts; says verdicts and pools."""

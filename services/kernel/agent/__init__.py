@@ -1,1 +1,1 @@
-""""""
+"""The terminal harness: brains that speak, sandboxes that answer, transcripts."""

@@ -1,1 +1,1 @@
-""""""
+"""Harbor tasks: read, write, build, grade."""

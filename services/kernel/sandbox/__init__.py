@@ -1,1 +1,1 @@
-""""""
+"""Sandboxes: the port, the bubblewrap backend, bases."""
