@@ -23,11 +23,14 @@ SNAPSHOT_S = 10.0
 DATABASE = "views.duckdb"
 SNAPSHOT = "snapshot.duckdb"
 TRACES = "traces"
-REPORT = "report"
+REPORT_MD, REPORT_JSON = "report.md", "report.json"
 
 
 class Observer:
-    """Feed it every record from the first. What it writes lies in `work` and can be made from the log again."""
+    """Feed it every record from the first. What it writes lies in `work` and can be made from the log again.
+
+    The report is there from the run's end or the observer's on; one of an earlier life is taken away at the start.
+    """
 
     def __init__(
         self,
@@ -45,6 +48,8 @@ class Observer:
         self._skills = skills
         self._snapshot_s = snapshot_s
         self._projector = Projector(work / DATABASE, run)
+        for stale in (REPORT_MD, REPORT_JSON):
+            (work / stale).unlink(missing_ok=True)
         self._sealer = Sealer(run, log, artifacts)
         self._rounds = RoundEvents(run)
         self._snapshot_position = -1
@@ -72,12 +77,12 @@ class Observer:
             self._snapshot()
 
     def write_report(self) -> None:
-        """report.md and report.json, each replaced at once."""
+        """report.md, then report.json, each replaced at once."""
         data = report(self.progress, self._skills)
-        for suffix, text in ((".json", to_json(data)), (".md", to_markdown(data).encode())):
-            temporary = self._work / f".{REPORT}{suffix}"
+        for name, text in ((REPORT_MD, to_markdown(data).encode()), (REPORT_JSON, to_json(data))):
+            temporary = self._work / f".{name}"
             temporary.write_bytes(text)
-            temporary.replace(self._work / f"{REPORT}{suffix}")
+            temporary.replace(self._work / name)
 
     async def seal_rest(self) -> None:
         """Seals what came behind the run's end."""

@@ -31,7 +31,7 @@ from tests.support.histories import Shelf, sealed_source, whole_run
 from tests.support.wheel import RUN
 
 OTHER_TEXTS = {
-    "RunStarted": "code_version base_digest base_kind", "HeldOutSet": "name digest",
+    "RunStarted": "code_version base_kind", "HeldOutSet": "name digest",
     "Science": "profile model engine domains", "TrainingRules": "objective", "FailureRules": "parked",
     "RosterEntry": "name model arm", "WorkResolved": "work_id subject",
     "Assignment": "domain commonest_failure", "CitedRollout": "id", "RolloutRef": "id",
@@ -252,7 +252,9 @@ def test_the_artifacts_of_body_and_meta_are_found() -> None:
     meta = Meta(observation="obs", observations={"b": "two", "a": "one"})
     event = decode(encode(started.body, meta))
     envs = [env for held_out in started.body.heldout for env in held_out.envs]
-    assert list(artifacts_of(event)) == [started.body.checkpoint, *envs, "obs", "one", "two"]
+    assert list(artifacts_of(event)) == [
+        started.body.checkpoint, started.body.base_digest, *envs, "obs", "one", "two",
+    ]  # fmt: skip
 
 
 def structs(hint: Any, seen: dict[str, type]) -> None:

@@ -10,7 +10,7 @@ from schemas.envelope import Event
 
 ARTIFACT_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "RunStarted": ("checkpoint", "heldout_grams"),
+        "RunStarted": ("checkpoint", "base_digest", "heldout_grams"),
         "HeldOutSet": ("envs",),
         "RoundPlanned": ("checkpoint", "memory"),
         "Assignment": ("parent", "past"),
@@ -40,7 +40,7 @@ ARTIFACT_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "SegmentSealed": ("segment",),
     }
 )
-"""Fields that hold one digest, several, or none."""
+"""Fields that hold one digest, several, or none. The base's digest is that of its list of files."""
 
 
 def artifacts_of(event: Event) -> Iterator[str]:
