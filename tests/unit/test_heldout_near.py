@@ -13,6 +13,12 @@ from services.kernel.skills.catalogue import FAMILIES, SKILLS
 from services.kernel.skills.compose import Task, compose
 from services.kernel.skills.lexicon import RESERVED, TRAIN, Names
 
+MAY_NAME_RESERVED = {
+    "kernel/skills/lexicon.py": "holds them",
+    "kernel/heldout/near.py": "draws them",
+    "trainer/learner/demonstrations.py": "refuses random letter strings that hold one",
+    "cli/heldout.py": "tells shared template text from held-out text",
+}
 SERVICES = Path(near.__file__).parents[2]
 
 
@@ -56,7 +62,7 @@ def test_near_set_uses_reserved_words_and_training_never_does() -> None:
     assert len(seen & set(TRAIN)) == len(TRAIN)
 
 
-def test_no_module_but_the_near_set_takes_the_reserved_words() -> None:
+def test_no_other_module_names_the_reserved_words() -> None:
     takers = set()
     for path in SERVICES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -65,8 +71,7 @@ def test_no_module_but_the_near_set_takes_the_reserved_words() -> None:
             imported = isinstance(node, ast.ImportFrom) and any(alias.name == "RESERVED" for alias in node.names)
             if named or reached or imported:
                 takers.add(path.relative_to(SERVICES).as_posix())
-    # The cold start names them only to refuse random letter strings that hold one.
-    assert takers - {"trainer/learner/demonstrations.py"} == {"kernel/skills/lexicon.py", "kernel/heldout/near.py"}
+    assert {"kernel/skills/lexicon.py", "kernel/heldout/near.py"} <= takers <= set(MAY_NAME_RESERVED)
 
 
 def _text(task: Task) -> str:

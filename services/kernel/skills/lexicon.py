@@ -40,7 +40,7 @@ EXTENSIONS = ("txt", "md", "dat", "cfg", "lst", "doc")
 
 
 def seeded(*parts: object) -> Random:
-    """A generator named by its purpose and numbers, such as `("near", 3)`. Equal parts draw equally on every machine."""
+    """A generator named by its purpose and numbers; equal parts draw equally on every machine."""
     return Random("/".join(("envwheel", *(str(part) for part in parts))))  # noqa: S311
 
 

@@ -49,14 +49,17 @@ class DraftChannel:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection: one request, one answer."""
         try:
-            async with asyncio.timeout(self.receive_timeout_s):
-                verb, archive = await _receive(reader)
-            said = await self._serve(verb, archive)
-        except _BadRequestError as error:
-            said = [{"error": str(error)}]
-        except TimeoutError:
-            said = [{"error": f"no whole request within {self.receive_timeout_s:g} s"}]
-        await _send(writer, said)
+            try:
+                async with asyncio.timeout(self.receive_timeout_s):
+                    verb, archive = await _receive(reader)
+                said = await self._serve(verb, archive)
+            except _BadRequestError as error:
+                said = [{"error": str(error)}]
+            except TimeoutError:
+                said = [{"error": f"no whole request within {self.receive_timeout_s:g} s"}]
+            await _send(writer, said)
+        finally:
+            writer.close()
 
     async def _serve(self, verb: str, archive: bytes) -> list[dict[str, object]]:
         async with self._one_at_a_time:
@@ -145,9 +148,7 @@ async def _send(writer: asyncio.StreamWriter, said: Sequence[dict[str, object]])
         async with asyncio.timeout(RECEIVE_TIMEOUT_S):
             await writer.drain()
     except (ConnectionError, TimeoutError):
-        pass
-    finally:
-        writer.close()
+        writer.transport.abort()
 
 
 def _line(result: GateResult) -> dict[str, object]:

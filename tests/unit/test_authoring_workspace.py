@@ -1,0 +1,81 @@
+"""The workspace is the same tree from the same inputs, and memory is a list of deltas."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from services.kernel.archive import ArchiveError, FileEntry
+from services.proposer.authoring.workspace import (
+    RolloutNote,
+    Workspace,
+    memory_delta,
+    memory_of,
+    workspace_files,
+    write_workspace,
+)
+
+TASK = {"task.toml": FileEntry(b"x = 1\n"), "tests/test.sh": FileEntry(b"#!/bin/bash\n", True)}
+WORKSPACE = Workspace(
+    {"seed": 1, "direction": "harder", "parent": "ab"},
+    parent=TASK,
+    rollouts=(RolloutNote(0.5, {"b__x": True, "a__x": False}, ["ls", "cat 'a b'"], b'{"turns": []}'),),
+    memory={"lessons/0001-0002.md": FileEntry(b"- note\n")},
+    past=(TASK, TASK),
+)
+
+
+def test_workspace_holds_all_parts_at_their_places() -> None:
+    files = workspace_files(WORKSPACE)
+    assert list(files) == sorted(files)
+    assert set(files) == {
+        "GUIDE.md",
+        "assignment.json",
+        "memory/README.md",
+        "memory/lessons/0001-0002.md",
+        "parent/task.toml",
+        "parent/tests/test.sh",
+        "past/000/task.toml",
+        "past/000/tests/test.sh",
+        "past/001/task.toml",
+        "past/001/tests/test.sh",
+        "rollouts/000.json",
+        "rollouts/index.json",
+    }
+    assert json.loads(files["rollouts/index.json"].content) == [
+        {
+            "reward": 0.5,
+            "tests": {"a__x": False, "b__x": True},
+            "commands": ["ls", "cat 'a b'"],
+            "file": "rollouts/000.json",
+        }
+    ]
+    assert files["parent/tests/test.sh"].executable
+
+
+def test_workspace_on_disk_is_the_same_tree_every_time(tmp_path: Path) -> None:
+    trees = []
+    for name in ("a", "b"):
+        write_workspace(WORKSPACE, tmp_path / name)
+        paths = sorted((tmp_path / name).rglob("*"))
+        content = [path.read_bytes() if path.is_file() else b"" for path in paths]
+        state = [(path.stat().st_mode, path.stat().st_mtime) for path in paths]
+        trees.append(([path.relative_to(tmp_path / name) for path in paths], content, state))
+    assert trees[0] == trees[1]
+    assert {mtime for _, mtime in trees[0][2]} == {0.0}
+
+
+def test_a_path_that_leaves_its_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError):
+        write_workspace(Workspace({}, parent={"../../outside": FileEntry(b"x")}), tmp_path / "w")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_memory_is_the_deltas_in_order_and_a_delta_holds_what_changed() -> None:
+    base = {"a": FileEntry(b"1"), "b": FileEntry(b"2")}
+    after = {"a": FileEntry(b"1"), "b": FileEntry(b"3"), "c": FileEntry(b"4")}
+    delta = memory_delta(base, after)
+    assert delta == {"b": FileEntry(b"3"), "c": FileEntry(b"4")}
+    assert memory_of([base, delta]) == after
+    assert memory_of([delta, base])["b"] == FileEntry(b"2")
+    assert memory_delta(base, {}) == {}
