@@ -79,6 +79,6 @@ class AdamW:
 
 def clipped(gradients: Mapping[str, Tensor], *, norm_max: float) -> tuple[dict[str, Tensor], float]:
     """Gradients scaled down to a common norm of at most `norm_max`, and the norm before. NaN stays NaN."""
-    norm = torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum().sqrt()
+    norm = torch.stack([gradients[name].square().sum() for name in sorted(gradients)]).sum().sqrt()
     scale = (norm_max / (norm + 1e-6)).clamp(max=1.0)
     return {name: gradient * scale for name, gradient in gradients.items()}, float(norm)

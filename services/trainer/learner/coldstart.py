@@ -1,8 +1,10 @@
 """The recipe of the `nano` checkpoint: supervised from random weights, the same bytes on the same kind of CPU."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 import msgspec
 import torch
@@ -14,6 +16,7 @@ from services.kernel.models.checkpoint import Checkpoint, write_tensors
 from services.kernel.models.config import NANO, LlamaConfig, write_config
 from services.kernel.models.engine import one_thread
 from services.kernel.models.llama import Llama, Rotation, initial_weights
+from services.kernel.models.shipped import BUILT, Built
 from services.kernel.models.template import Template, TemplateNames
 from services.kernel.models.trajectory import Trajectory
 from services.kernel.skills.lexicon import seeded
@@ -50,9 +53,26 @@ class Recipe:
 
 def build_nano(out_dir: Path, *, steps: int | None = None, progress: Progress | None = None) -> Checkpoint:
     """Trains `nano` and writes its four files to `out_dir`; with `steps` only that many steps of the same schedule."""
-    checkpoint = train(NANO, Recipe(), steps=steps, progress=progress)
+    recipe = Recipe()
+    checkpoint = train(NANO, recipe, steps=steps, progress=progress)
     checkpoint.write_dir(out_dir)
+    built = Built(
+        digest=checkpoint.digest,
+        torch=torch.__version__,
+        cpu_capability=torch.backends.cpu.get_cpu_capability(),
+        threads=1,
+        demonstrations=demonstrations_digest(recipe),
+    )
+    (out_dir / BUILT).write_bytes(msgspec.json.format(msgspec.json.encode(built), indent=1) + b"\n")
     return checkpoint
+
+
+def demonstrations_digest(recipe: Recipe) -> str:
+    """sha256 over the text of the first pool of demonstrations: cheap to compute, and changes with what is fed."""
+    rng = _demonstrations(recipe)
+    drawn = [draw_task(rng, recipe.mix) for _ in range(recipe.pool_demonstrations)]
+    texts = [[task.instruction, *((t.command, t.output) for t in task.novice(marks))] for task, marks in drawn]
+    return hashlib.sha256(msgspec.json.encode(texts)).hexdigest()
 
 
 def train(
@@ -94,7 +114,7 @@ def rate_share(step: int, recipe: Recipe) -> float:
 
 def demonstration_batches(recipe: Recipe, template: Template) -> Iterator[Batch]:
     """Endless; every pool is drawn, cut into batches of near-equal length, and its batches are shuffled."""
-    rng = seeded("cold start demonstrations", recipe.seed)
+    rng = _demonstrations(recipe)
     while True:
         rows = []
         for _ in range(recipe.pool_demonstrations):
@@ -126,6 +146,10 @@ def train_tokenizer(recipe: Recipe, names: TemplateNames, vocab_size: int) -> by
         texts += [task.instruction, *(part for turn in task.novice(mistaken) for part in (turn.command, turn.output))]
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer.to_str(pretty=False).encode()
+
+
+def _demonstrations(recipe: Recipe) -> Random:
+    return seeded("cold start demonstrations", recipe.seed)
 
 
 def _loss(model: Llama, batch: Batch, rotation: Rotation) -> torch.Tensor:

@@ -99,11 +99,11 @@ def update(checkpoint: Checkpoint, state: bytes | None, groups: Sequence[Group],
     totals = _Totals()
     for part in _minibatches(rows, settings):
         gradients, loss = _gradients(checkpoint, weights, part, rotation, settings, totals)
-        gradients, norm = clipped(gradients, norm_max=settings.grad_norm_max)
+        scaled, norm = clipped(gradients, norm_max=settings.grad_norm_max)
         if not (math.isfinite(norm) and math.isfinite(loss)):
             bad = sorted(name for name, gradient in gradients.items() if not bool(torch.isfinite(gradient).all()))
             raise NonFiniteGradientError(optimiser.steps, loss, norm, tuple(bad))
-        weights, optimiser = optimiser.stepped(weights, gradients, rate=settings.learning_rate)
+        weights, optimiser = optimiser.stepped(weights, scaled, rate=settings.learning_rate)
         totals.stepped(loss, norm)
     rewards = [t.reward for group in groups for t in group.trajectories if not t.masked]
     metrics = totals.metrics(settings.epochs, sum(rewards) / len(rewards), len(groups), rows)
