@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas.codec import same_body
 from schemas.messages import RunStarted
@@ -17,11 +18,12 @@ from services.kernel.artifacts import ArtifactStore
 from services.kernel.decider import Decider, Policy
 from services.kernel.delivery import Speaker, read_event
 from services.kernel.jetstream_log import JetStreamLog, connect
-from services.kernel.log import EventLog
+from services.kernel.log import EventLog, WorkQueue
 from services.kernel.options import ServiceOptions
 from services.kernel.worker import Handler, Worker, WorkRules
 
 _LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,11 @@ def speaker_of(options: ServiceOptions, role: Role) -> Speaker:
 
 async def read_run(log: EventLog, run: str) -> RunStarted:
     """The first record of the run; waits for it."""
-    async for stored in log.read(0, (pattern(run, RunStarted.name),), follow=True):
-        body = read_event(run, stored).body
-        if isinstance(body, RunStarted):
-            return body
+    async with aclosing(log.read(0, (pattern(run, RunStarted.name),), follow=True)) as records:
+        async for stored in records:
+            body = read_event(run, stored).body
+            if isinstance(body, RunStarted):
+                return body
     raise RuntimeError("the log ended without RunStarted")
 
 
@@ -86,7 +89,7 @@ async def serve(role: Role, policy: Policy[Any], build: Build, options: ServiceO
         await log.close()
 
 
-async def _queue(log: EventLog, role: Role, options: ServiceOptions) -> Any:
+async def _queue(log: EventLog, role: Role, options: ServiceOptions) -> WorkQueue:
     return await log.work(
         role.value,
         work_patterns(options.run, role),
@@ -121,12 +124,13 @@ async def _until_stopped(decider: Decider[Any], worker: Worker, stop: asyncio.Ev
         await asyncio.gather(deciding, working, stopping, return_exceptions=True)
 
 
-async def _unless_stopped(work: Any, stop: asyncio.Event) -> Any:
+async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
     """The result of `work`, or None where the stop came first."""
     doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not doing.done():
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
         doing.cancel()
-        return None
-    return doing.result()
+        stopping.cancel()
+        await asyncio.gather(doing, stopping, return_exceptions=True)

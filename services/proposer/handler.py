@@ -1,6 +1,8 @@
 """The proposer's work: let the brain of the bound roster entry write an environment, and say what came of it."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -140,12 +142,13 @@ class ProposerHandler:
         await append_surely(self._log, [self._speaker.entry(asked, cause=event.id)])
         id_ = event_id(DraftChecked.name, asked.key())
         subject = str(Subject(self._speaker.run, DraftChecked.name, asked.round, asked.lane(), id_))
-        async for stored in self._log.read(0, (subject,), follow=True):
-            checked = read_event(self._speaker.run, stored).body
-            if isinstance(checked, DraftChecked):
-                if checked.verdict is Verdict.infra_failed:
-                    raise SessionFailedError("the draft could not be checked")
-                return checked.gates
+        async with aclosing(self._log.read(0, (subject,), follow=True)) as records:
+            async for stored in records:
+                checked = read_event(self._speaker.run, stored).body
+                if isinstance(checked, DraftChecked):
+                    if checked.verdict is Verdict.infra_failed:
+                        raise SessionFailedError("the draft could not be checked")
+                    return checked.gates
         raise SessionFailedError("the log ended before the draft was checked")
 
     def _workspace(self, request: EnvRequested) -> Workspace:

@@ -41,6 +41,7 @@ class SolverHandler:
         self._rules = rules
         self._players: OrderedDict[str, Player] = OrderedDict()
         self._tasks: OrderedDict[str, HarborTask] = OrderedDict()
+        self._loading = asyncio.Lock()
         self._meter = CpuMeter()
 
     async def close(self) -> None:
@@ -51,31 +52,32 @@ class SolverHandler:
         if not isinstance(request, RolloutRequested):
             raise Unreadable(f"{request.name} is no work for the solver")
         watch = Watch()
-        player = await asyncio.to_thread(self._player, request.checkpoint)
+        async with self._loading:
+            player = await asyncio.to_thread(self._player, request.checkpoint)
         task = self._task(request.env)
         image = await self._workshop.builder.build(task)
         attempts = await play(self._workshop, player, task, image, request)
-        return self._answers(request, attempts, watch, deterministic=player.engine.deterministic)
+        return await self._answers(request, attempts, watch, deterministic=player.engine.deterministic)
 
-    def _answers(
+    async def _answers(
         self, request: RolloutRequested, attempts: Sequence[Attempt], watch: Watch, *, deterministic: bool
     ) -> list[Answer]:
         pairs = [encode(attempt.episode, normaliser=NORMALISER) for attempt in attempts]
         outputs = [attempt.grade.output for attempt in attempts]
-        stored = self._artifacts.put_many([data for pair in pairs for data in pair] + outputs)
+        stored = await asyncio.to_thread(self._artifacts.put_many, [data for pair in pairs for data in pair] + outputs)
         cpu_s, wall_s = self._meter.take() / len(attempts), watch.wall_s()
         answers = []
-        for number, attempt in enumerate(attempts):
+        for number, (attempt, (content, observation, output)) in enumerate(zip(attempts, stored, strict=True)):
             meta = Meta(
                 started_ns=watch.started_ns,
                 wall_s=wall_s,
                 cpu_s=cpu_s,
                 sandbox_cpu_s=attempt.episode.cpu_s,
-                observation=stored[2 * number + 1],
-                observations={"verifier": stored[2 * len(attempts) + number]},
+                observation=observation,
+                observations={"verifier": output},
                 engine="torch-cpu",
             )
-            fact = _fact(request, number, attempt, stored[2 * number])
+            fact = _fact(request, number, attempt, content)
             answers.append(Answer(fact, meta, deterministic=deterministic))
         return answers
 

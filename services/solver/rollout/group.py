@@ -1,8 +1,10 @@
 """One group: every attempt in its own sandbox, conversations in lockstep, then each graded where its agent is gone."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from schemas.messages import RolloutRequested
 from schemas.science import RolloutRules
@@ -14,12 +16,14 @@ from services.kernel.harbor.grade import EnvironmentBroken, Grade
 from services.kernel.harbor.task import HarborTask
 from services.kernel.models.protocol import Engine
 from services.kernel.models.template import Template
-from services.kernel.sandbox.protocol import Image, Limits, Sandbox
+from services.kernel.sandbox.launch import uid_of
+from services.kernel.sandbox.protocol import Image, Limits, Pins, Sandbox
 from services.kernel.workshop import Workshop
 
 WALL_PER_CPU = 10.0
 """The wall limit catches hangs alone: ten times the CPU limit (DESIGN 2, rule 7)."""
 NORMALISER = "v1"
+T = TypeVar("T")
 
 
 class AttemptFailedError(KernelError):
@@ -53,14 +57,16 @@ async def play(
         AttemptFailedError, SandboxError: infrastructure; no attempt has a result.
     """
     limits = _limits(task, player.rules)
-    sandboxes: list[Sandbox] = []
-    try:
-        starts = (workshop.backend.start(image, limits=limits.exec) for _ in range(request.attempts))
-        started = await asyncio.gather(*starts, return_exceptions=True)
-        sandboxes = [each for each in started if not isinstance(each, BaseException)]
-        for each in started:
-            if isinstance(each, BaseException):
-                raise each
+    user = task.config.agent.user
+    pins = Pins(user_uid=uid_of(image, image.user if user is None else str(user)))
+    async with AsyncExitStack() as opened:
+
+        async def start() -> Sandbox:
+            sandbox = await workshop.backend.start(image, pins=pins, limits=limits.exec)
+            opened.push_async_callback(sandbox.close)
+            return sandbox
+
+        sandboxes = await _all(start() for _ in range(request.attempts))
         brain = ModelBrain(
             player.engine,
             player.template,
@@ -75,8 +81,6 @@ async def play(
         if failed is not None:
             raise AttemptFailedError(failed)
         return await _grade_all(workshop, task, image, sandboxes, episodes)
-    finally:
-        await asyncio.gather(*(sandbox.close() for sandbox in sandboxes))
 
 
 async def _grade_all(
@@ -89,10 +93,17 @@ async def _grade_all(
         finally:
             await workshop.backend.drop(snapshot)
 
-    async with asyncio.TaskGroup() as group:
-        pairs = zip(sandboxes, episodes, strict=True)
-        grading = [group.create_task(grade(sandbox, episode)) for sandbox, episode in pairs]
-    return [each.result() for each in grading]
+    return await _all(grade(sandbox, episode) for sandbox, episode in zip(sandboxes, episodes, strict=True))
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results, in order. Raises the first failure itself, not a group of them, once nothing runs any more."""
+    results: list[T] = []
+    for each in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(each, BaseException):
+            raise each
+        results.append(each)
+    return results
 
 
 def _limits(task: HarborTask, rules: RolloutRules) -> HarnessLimits:
