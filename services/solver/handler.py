@@ -62,9 +62,7 @@ class SolverHandler:
     async def _answers(
         self, request: RolloutRequested, attempts: Sequence[Attempt], watch: Watch, *, deterministic: bool
     ) -> list[Answer]:
-        pairs = [encode(attempt.episode, normaliser=NORMALISER) for attempt in attempts]
-        outputs = [attempt.grade.output for attempt in attempts]
-        stored = await asyncio.to_thread(self._artifacts.put_many, [data for pair in pairs for data in pair] + outputs)
+        stored = await asyncio.to_thread(self._store, attempts)
         cpu_s, wall_s = self._meter.take() / len(attempts), watch.wall_s()
         answers = []
         for number, (attempt, (content, observation, output)) in enumerate(zip(attempts, stored, strict=True)):
@@ -80,6 +78,14 @@ class SolverHandler:
             fact = _fact(request, number, attempt, content)
             answers.append(Answer(fact, meta, deterministic=deterministic))
         return answers
+
+    def _store(self, attempts: Sequence[Attempt]) -> list[tuple[str, str, str]]:
+        """Digests of content, observation and verifier output of each attempt. Blocks on the disk."""
+        artifacts: list[bytes] = []
+        for attempt in attempts:
+            artifacts += [*encode(attempt.episode, normaliser=NORMALISER), attempt.grade.output]
+        digests = self._artifacts.put_many(artifacts)
+        return list(zip(digests[::3], digests[1::3], digests[2::3], strict=True))
 
     def _player(self, checkpoint: str) -> Player:
         """The model of a checkpoint; the newest few stay loaded."""
