@@ -1,9 +1,7 @@
-"""`python -m services.proposer`: the same as `envwheel run proposer`."""
+"""`python -m services.proposer ...` is `envwheel run proposer ...`."""
 
+import os
 import sys
 
-from services.kernel.launch import run_service
-from services.proposer.main import serve
-
 if __name__ == "__main__":
-    sys.exit(run_service("proposer", serve))
+    os.execv(sys.executable, [sys.executable, "-m", "services.cli", "run", "proposer", *sys.argv[1:]])  # noqa: S606 - ourselves

@@ -1,9 +1,7 @@
-"""`python -m services.solver`: the same as `envwheel run solver`."""
+"""`python -m services.solver ...` is `envwheel run solver ...`."""
 
+import os
 import sys
 
-from services.kernel.launch import run_service
-from services.solver.main import serve
-
 if __name__ == "__main__":
-    sys.exit(run_service("solver", serve))
+    os.execv(sys.executable, [sys.executable, "-m", "services.cli", "run", "solver", *sys.argv[1:]])  # noqa: S606 - ourselves

@@ -1,9 +1,7 @@
-"""`python -m services.trainer`: the same as `envwheel run trainer`."""
+"""`python -m services.trainer ...` is `envwheel run trainer ...`."""
 
+import os
 import sys
 
-from services.kernel.launch import run_service
-from services.trainer.main import serve
-
 if __name__ == "__main__":
-    sys.exit(run_service("trainer", serve))
+    os.execv(sys.executable, [sys.executable, "-m", "services.cli", "run", "trainer", *sys.argv[1:]])  # noqa: S606 - ourselves

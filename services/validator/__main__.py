@@ -1,9 +1,7 @@
-"""`python -m services.validator`: the same as `envwheel run validator`."""
+"""`python -m services.validator ...` is `envwheel run validator ...`."""
 
+import os
 import sys
 
-from services.kernel.launch import run_service
-from services.validator.main import serve
-
 if __name__ == "__main__":
-    sys.exit(run_service("validator", serve))
+    os.execv(sys.executable, [sys.executable, "-m", "services.cli", "run", "validator", *sys.argv[1:]])  # noqa: S606 - ourselves
