@@ -1,9 +1,7 @@
-"""`python -m services.observer`: the same as `envwheel run observer`."""
+"""`python -m services.observer ...` is `envwheel run observer ...`."""
 
+import os
 import sys
 
-from services.kernel.launch import run_service
-from services.observer.main import serve
-
 if __name__ == "__main__":
-    sys.exit(run_service("observer", serve))
+    os.execv(sys.executable, [sys.executable, "-m", "services.cli", "run", "observer", *sys.argv[1:]])  # noqa: S606 - ourselves

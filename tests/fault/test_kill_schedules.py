@@ -14,7 +14,7 @@ import pytest
 from schemas.messages import CheckpointPublished, Message, RoundClosed, RunFinished, WorkStarted
 from schemas.outcomes import Role
 from schemas.topology import DECIDERS
-from tests.support.mesh import NATS, Mesh, mesh
+from tests.support.scripted_mesh import NATS, Mesh, mesh
 from tests.support.wheel import Wheel, opening, small_science
 
 SCHEDULES = 20
