@@ -9,6 +9,7 @@ from services.kernel.harbor.build import Builder
 from services.kernel.harbor.grade import Grader
 from services.kernel.sandbox.base import Base, host_base, load_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
+from services.kernel.sandbox.protocol import LimitCheck
 
 BASE_NAMES = ("envwheel/base:1",)
 """What a Dockerfile may say in FROM."""
@@ -52,10 +53,17 @@ async def open_workshop(base: str, work: Path, *, base_digest: str | None = None
             "give the same base with --base, or start a new run"
         )
     backend = BubblewrapBackend(work / "sandboxes")
-    missing = (await backend.self_check()).missing(NEEDED)
-    if missing:
+    try:
+        require((await backend.self_check()).missing(NEEDED))
+    except BaseException:
         await backend.close()
-        raise WorkshopError("; ".join(f"{check.name} does not hold here: {check.how}" for check in missing))
+        raise
     image = chosen.image()
     builder = Builder(backend, work / "layers", dict.fromkeys(BASE_NAMES, image))
     return Workshop(chosen, backend, builder, Grader(backend, work / "unpacked"))
+
+
+def require(missing: tuple[LimitCheck, ...]) -> None:
+    """Raises WorkshopError that says of each missing property what to do."""
+    if missing:
+        raise WorkshopError("; ".join(f"{check.name} does not hold here: {check.how}" for check in missing))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 

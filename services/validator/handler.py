@@ -1,5 +1,6 @@
 """The validator's work: send environments and drafts through the gates."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from schemas.envelope import Event, Meta
@@ -92,13 +93,17 @@ class ValidatorHandler:
         meta = Meta(
             started_ns=watch.started_ns, wall_s=watch.wall_s(), cpu_s=self._meter.take(), observations=observations
         )
-        return [Answer(answer, meta)]
+        # The environment's own programs decide: a flaky one may end otherwise the next time, which is no bug of ours.
+        return [Answer(answer, meta, deterministic=False)]
 
     async def _judge(
         self, case: Case, gates: Sequence[Gate], observations: dict[str, str], *, draft: bool = False
     ) -> tuple[Verdict, tuple[GateResult, ...]]:
         report = await run_gates(case, gates)
-        results = [self._kept(gate, finding, observations, draft=draft) for gate, finding in report.findings]
+        results = [
+            await asyncio.to_thread(self._kept, gate, finding, observations, draft=draft)
+            for gate, finding in report.findings
+        ]
         return report.verdict, tuple(results)
 
     def _kept(self, gate: Gate, finding: Finding, observations: dict[str, str], *, draft: bool) -> GateResult:

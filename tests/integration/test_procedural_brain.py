@@ -11,12 +11,13 @@ import pytest
 
 from schemas.outcomes import GateOutcome
 from schemas.parts import GateResult
+from services.kernel.agent.conversation import Observation
 from services.kernel.archive import FileEntry
 from services.kernel.skills.catalogue import SKILLS
 from services.kernel.skills.compose import compose
 from services.kernel.skills.harbor_files import harbor_files
 from services.kernel.skills.lexicon import Names
-from services.proposer.authoring.procedural import BRAINS, Observation
+from services.proposer.authoring.procedural import BRAINS
 from services.proposer.authoring.workspace import RolloutNote, Tree, Workspace
 from tests.support.authoring import PASSED, Session, graded, run_session
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from schemas.outcomes import GateOutcome
 from schemas.parts import GateResult
+from services.kernel.agent.conversation import Observation
 from services.kernel.archive import FileEntry, read_tree, unpack
 from services.kernel.skills.step import FileSpec
 from services.proposer.authoring.client import client_program
-from services.proposer.authoring.procedural import Observation
 from services.proposer.authoring.server import Check, DraftChannel, serve
 from services.proposer.authoring.workspace import Workspace, write_workspace
 from tests.support.bash_box import run_and_grade

@@ -3,10 +3,10 @@
 import json
 import shlex
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
+from services.kernel.agent.conversation import Observation
 from services.kernel.skills.compose import Task, compose
 from services.kernel.skills.harbor_files import harbor_files
 from services.kernel.skills.lexicon import Names
@@ -26,14 +26,6 @@ for rollout in json.load(open("rollouts/index.json")):
         count[1] += 1
 print(json.dumps(tally, sort_keys=True))
 END"""
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What a command line printed (stdout and stderr, perhaps clipped), and its exit code."""
-
-    text: str
-    exit_code: int
 
 
 Brain = Callable[[], Generator[str, Observation, None]]

@@ -1,15 +1,18 @@
 """One proposal: a brain at work in a sandbox of its own, with its workspace, its channel for drafts and its memory."""
 
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from schemas.parts import GateResult
 from schemas.science import ProposalRules
 from services.kernel.agent.conversation import Brain, EndReason, Episode, HarnessLimits
 from services.kernel.agent.harness import run_group
-from services.kernel.archive import FileEntry
+from services.kernel.archive import ArchiveError, FileEntry, check_name
 from services.kernel.errors import KernelError
 from services.kernel.sandbox.protocol import Limits, Mount, Sandbox, SandboxRefusedError
 from services.kernel.workshop import Workshop
@@ -50,28 +53,57 @@ async def author(
         SessionFailedError, SandboxError: infrastructure.
     """
     folder = Path(tempfile.mkdtemp(prefix="s", dir=work))
-    submitted: list[bytes] = []
-
-    async def submit(archive: bytes) -> str:
-        submitted.append(archive)
-        return "taken; the session is over"
-
-    channel = DraftChannel(check, submit)
+    host = _Host(check)
+    channel = DraftChannel(host.check, host.submit)
     try:
         tools = folder / "c"
         write_workspace(workspace, folder / "w")
         tools.mkdir()
         (tools / "envwheel-draft").write_bytes(client_program())
         (tools / "envwheel-draft").chmod(0o755)
-        async with serve(channel, tools / "draft.sock"):
-            episode, memory = await _converse(workshop, brain, workspace, rules, folder)
+        with _short_name(tools) as short:
+            async with serve(channel, short / "draft.sock"):
+                episode, memory = await _converse(workshop, brain, workspace, rules, folder)
+                kept_waiting = episode.ended is EndReason.hung and host.busy
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if channel.failures:
         raise SessionFailedError(f"drafts' channel: {channel.failures[0]}") from channel.failures[0]
+    if kept_waiting:
+        raise SessionFailedError("the command that waited for a draft check met its wall limit before the answer came")
     if episode.ended is EndReason.infra_failed:
         raise SessionFailedError(episode.failure)
-    return Session(episode, submitted[0] if submitted else None, memory)
+    return Session(episode, host.submitted, memory)
+
+
+class _Host:
+    """What the drafts' channel asks of us."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+        self.busy = False
+        self.submitted: bytes | None = None
+
+    async def check(self, archive: bytes) -> Sequence[GateResult]:
+        self.busy = True
+        try:
+            return await self._check(archive)
+        finally:
+            self.busy = False
+
+    async def submit(self, archive: bytes) -> str:
+        self.submitted = archive
+        return "taken; the session is over"
+
+
+@contextmanager
+def _short_name(folder: Path) -> Iterator[Path]:
+    """Another path of the folder, for a socket: those take about 100 bytes, and a run's folder may lie deep."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 async def _converse(
@@ -85,7 +117,7 @@ async def _converse(
         await sandbox.put(folder / "w", HOME)
         (episode,) = await run_group(brain, [_instruction(workspace)], [sandbox], limits)
         before = workspace.memory or {}
-        return episode, memory_delta(before, await _read_memory(sandbox))
+        return episode, memory_delta(before, await _read_memory(sandbox, before))
     finally:
         await sandbox.close()
 
@@ -99,16 +131,24 @@ def _instruction(workspace: Workspace) -> str:
     )
 
 
-async def _read_memory(sandbox: Sandbox) -> dict[str, FileEntry]:
-    """Plain files below memory/, within bounds; anything else there is left behind."""
-    listed = await sandbox.exec(("find", f"{HOME}/memory", "-type", "f", "-print0"))
-    names = sorted(name for name in listed.output.decode("utf-8", "replace").split("\0") if name.startswith(HOME))
+async def _read_memory(sandbox: Sandbox, before: Mapping[str, FileEntry]) -> dict[str, FileEntry]:
+    """Plain files below memory/ with names that an archive can hold, new ones first, within bounds. Anything else that
+    lies there is left behind.
+    """
+    listed = await sandbox.exec(("find", f"{HOME}/memory", "-type", "f", "-printf", "%P\\0"))
+    names = [name for name in listed.output.decode("utf-8", "replace").split("\0") if _is_memory(name)]
     found: dict[str, FileEntry] = {}
-    for name in names[:MEMORY_FILES_MAX]:
+    for name in sorted(names, key=lambda name: (name in before, name))[:MEMORY_FILES_MAX]:
         try:
-            content = await sandbox.get(name, bytes_max=MEMORY_FILE_BYTES_MAX)
+            found[name] = FileEntry(await sandbox.get(f"{HOME}/memory/{name}", bytes_max=MEMORY_FILE_BYTES_MAX))
         except (SandboxRefusedError, FileNotFoundError):
             continue
-        found[name.removeprefix(f"{HOME}/memory/")] = FileEntry(content)
-    found.pop("README.md", None)
     return found
+
+
+def _is_memory(name: str) -> bool:
+    try:
+        check_name(name)
+    except ArchiveError:
+        return False
+    return name.partition("/")[0] != "README.md"

@@ -9,6 +9,7 @@ import msgspec
 
 from schemas.outcomes import GateOutcome
 from services.kernel.archive import FileEntry
+from services.kernel.harbor.grade import Grade
 from services.kernel.harbor.task import HarborTask
 from services.kernel.sandbox.protocol import Image
 from services.kernel.workshop import Workshop
@@ -41,9 +42,10 @@ class Case:
     task: HarborTask | None = None
     image: Image | None = None
     sketch: str | None = None
-    oracle_tests: dict[str, bool] = field(default_factory=dict)
-    noop_tests: dict[str, bool] = field(default_factory=dict)
-    noop_reward: float = 0.0
+    oracle: Grade | None = None
+    """What the reference solution earned."""
+    noop: Grade | None = None
+    """What an untouched environment earned."""
 
     def known_task(self) -> HarborTask:
         if self.task is None:

@@ -62,4 +62,6 @@ def _has_what_it_needs(gate: Gate, case: Case) -> bool:
         return bool(case.files)
     if isinstance(gate, Decontaminated | Builds):
         return case.task is not None
+    if isinstance(gate, NotFlaky):
+        return case.oracle is not None and case.noop is not None
     return case.image is not None

@@ -1,13 +1,14 @@
 """Gates that run the environment: builds, oracle passes, no-op fails, not flaky."""
 
 import base64
-from math import pow as power
+from dataclasses import replace
 
 from schemas.outcomes import GateOutcome
 from services.kernel.harbor.build import BuildFailedError
 from services.kernel.harbor.dockerfile import DockerfileError
 from services.kernel.harbor.grade import EnvironmentBroken, Grade, SolutionRun
-from services.kernel.sandbox.protocol import Ended, Pins, SandboxRefusedError
+from services.kernel.sandbox.launch import find_faketime
+from services.kernel.sandbox.protocol import Ended, Image, Pins, SandboxRefusedError
 from services.validator.gates.gate import Case, Cost, Finding, failed, passed
 
 NOOP_REWARD_MAX = 0.5
@@ -43,7 +44,10 @@ class OraclePasses:
     hidden = False
 
     async def check(self, case: Case) -> Finding:
-        run = await case.workshop.grader.run_solution(case.known_task(), case.known_image())
+        try:
+            run = await case.workshop.grader.run_solution(case.known_task(), case.known_image())
+        except SandboxRefusedError as error:
+            return failed(f"refused by the sandbox: {error}")
         return _judge_oracle(case, run)
 
 
@@ -58,7 +62,7 @@ class NoopFails:
         grade = await case.workshop.grader.run_noop(case.known_task(), case.known_image())
         if isinstance(grade, EnvironmentBroken):
             return Finding(GateOutcome.failed, grade.reason, {}, {"output": _shown(grade.output)})
-        case.noop_tests, case.noop_reward = grade.tests, grade.reward
+        case.noop = grade
         observed = {"output": _shown(grade.output)}
         content = {"reward": grade.reward, "tests": grade.tests}
         if grade.reward >= NOOP_REWARD_MAX:
@@ -80,21 +84,19 @@ class NotFlaky:
         self._repeats = repeats
 
     async def check(self, case: Case) -> Finding:
-        pins = await _elsewhere(case)
+        grader, task, image = case.workshop.grader, case.known_task(), case.known_image()
+        if case.oracle is None or case.noop is None:
+            raise ValueError("the gates `oracle passes` and `no-op fails` come first")
+        pins = _elsewhere(image)
         runs = 2
         for _ in range(self._repeats):
-            grader, task, image = case.workshop.grader, case.known_task(), case.known_image()
             oracle = await grader.run_solution(task, image, pins=pins)
             noop = await grader.run_noop(task, image, pins=pins)
             runs += 2
-            for who, grade, before, reward in (
-                ("oracle", oracle.grade, case.oracle_tests, 1.0),
-                ("no-op", noop, case.noop_tests, case.noop_reward),
-            ):
-                difference = _difference(grade, before, reward)
-                if difference:
+            for who, grade, before in (("oracle", oracle.grade, case.oracle), ("no-op", noop, case.noop)):
+                if difference := _difference(grade, before):
                     return failed(f"{who} under other surroundings: {difference}", varied=_varied(pins))
-        bound = 1 - power(0.05, 1 / runs)
+        bound = 1 - float(0.05 ** (1 / runs))
         return passed(
             f"{runs} runs agree; flake rate below {bound:.2f} with 95% confidence",
             runs=runs,
@@ -110,7 +112,7 @@ def _judge_oracle(case: Case, run: SolutionRun) -> Finding:
         return Finding(GateOutcome.failed, run.grade.reason, {}, observed)
     grade = run.grade
     observed["output"] = _shown(grade.output)
-    case.oracle_tests = grade.tests
+    case.oracle = grade
     content = {"exit_code": run.exit_code, "reward": grade.reward, "tests": grade.tests}
     if run.ended is not Ended.exited:
         return Finding(GateOutcome.failed, f"the solution was stopped by its {run.ended}", content, observed)
@@ -122,25 +124,19 @@ def _judge_oracle(case: Case, run: SolutionRun) -> Finding:
     return Finding(GateOutcome.passed, f"{len(grade.tests)} tests", content, observed)
 
 
-def _difference(grade: Grade | EnvironmentBroken, tests: dict[str, bool], reward: float) -> str | None:
+def _difference(grade: Grade | EnvironmentBroken, before: Grade) -> str | None:
     if isinstance(grade, EnvironmentBroken):
         return grade.reason
-    changed = sorted(name for name in {*grade.tests, *tests} if grade.tests.get(name) != tests.get(name))
+    names = sorted({*grade.tests, *before.tests})
+    changed = [name for name in names if grade.tests.get(name) != before.tests.get(name)]
     if changed:
         return f"other results of {', '.join(changed[:5])}"
-    return None if grade.reward == reward else f"reward {grade.reward:g} instead of {reward:g}"
+    return None if grade.reward == before.reward else f"reward {grade.reward:g} instead of {before.reward:g}"
 
 
-async def _elsewhere(case: Case) -> Pins:
-    """Other surroundings; the clock is shifted where the backend says that it can."""
-    checks = (await case.workshop.backend.self_check()).checks
-    shifts = any(check.name == "clock" and check.holds for check in checks)
-    return Pins(
-        hostname=ELSEWHERE.hostname,
-        timezone=ELSEWHERE.timezone,
-        locale=ELSEWHERE.locale,
-        clock_offset_s=CLOCK_SHIFT_S if shifts else 0,
-    )
+def _elsewhere(image: Image) -> Pins:
+    """Other surroundings; the clock is shifted where the image holds what that needs."""
+    return replace(ELSEWHERE, clock_offset_s=CLOCK_SHIFT_S if find_faketime(image) else 0)
 
 
 def _varied(pins: Pins) -> list[str]:
