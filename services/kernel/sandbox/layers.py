@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 OPAQUE = "user.overlay.opaque"
-PATH_BYTES_MAX = 4000
+PATH_BYTES_MAX = 3800
+"""The kernel takes paths below 4096 bytes, and a name has up to 255."""
 ENTRY_BYTES = 512
 """What an entry costs beside its blocks: a million empty files are not free."""
 

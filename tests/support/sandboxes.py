@@ -1,0 +1,63 @@
+"""Sandbox backends by name, for suites that every backend must pass."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from services.kernel.sandbox.base import host_base
+from services.kernel.sandbox.bubblewrap import BubblewrapBackend
+from services.kernel.sandbox.protocol import ExecResult, Image, Limits, Mount, Pins, Sandbox, SandboxBackend, SnapshotId
+
+BACKENDS = ("bubblewrap",)
+SMALL = Limits(cpu_s=10.0, wall_s=20.0, memory_bytes_max=128 << 20, pids_max=64, disk_bytes_max=16 << 20)
+
+
+class Rig:
+    """A backend with an image, and short ways to use them."""
+
+    def __init__(self, backend: SandboxBackend, image: Image, folder: Path) -> None:
+        self.backend, self.image, self.folder = backend, image, folder
+
+    async def start(
+        self,
+        *,
+        pins: Pins | None = None,
+        limits: Limits = SMALL,
+        mounts: tuple[Mount, ...] = (),
+        snapshot: SnapshotId | None = None,
+        trusted_system: bool = False,
+        workdir: str = "/app",
+    ) -> Sandbox:
+        return await self.backend.start(
+            replace(self.image, workdir=workdir),
+            pins=pins,
+            limits=limits,
+            mounts=mounts,
+            snapshot=snapshot,
+            trusted_system=trusted_system,
+        )
+
+    async def run(self, command: str | tuple[str, ...], *, limits: Limits = SMALL) -> ExecResult:
+        """The result of one command in a fresh sandbox."""
+        sandbox = await self.start(limits=limits)
+        try:
+            return await sandbox.exec(command)
+        finally:
+            await sandbox.close()
+
+
+@lru_cache
+def _image(base: Path) -> Image:
+    return host_base(base).image()
+
+
+@asynccontextmanager
+async def open_rig(backend_name: str, folder: Path, base: Path) -> AsyncIterator[Rig]:
+    """`base` may be shared by rigs: it is written once."""
+    assert backend_name == "bubblewrap"
+    image = await asyncio.to_thread(_image, base)
+    async with BubblewrapBackend(folder / "sandboxes") as backend:
+        yield Rig(backend, image, folder)
