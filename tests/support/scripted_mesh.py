@@ -1,144 +1,124 @@
-"""The whole mesh as a user starts it: `envwheel up` on a run folder, with a model of a few thousand parameters."""
+"""A mesh of scripted service processes over a real nats-server, which can be killed piece by piece while it works."""
 
-import json
+import asyncio
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from tests.support.tiny_model import tiny_checkpoint
+import msgspec
+
+from schemas.codec import decode, encode, same_body
+from schemas.envelope import Event, Meta
+from schemas.messages import Message, RunFinished, WorkStarted
+from schemas.outcomes import Role
+from schemas.subjects import subject_of
+from services.kernel.jetstream_log import JetStreamLog, connect
+from services.kernel.log import Entry
+from services.kernel.nats_server import NatsServer
+from services.kernel.options import ServiceOptions
 from tests.support.tree import ROOT
 
-RUN_TOML = """
-seed = 3
-[science]
-profile = "demo"
-rounds = 1
-model = "tiny"
-[science.rollout]
-turns_max = 2
-new_tokens_max = 8
-context_tokens_max = 256
-[science.calibration]
-mean_min = 0.0
-std_min = 0.0
-[science.pool]
-target = 4
-admit_per_round = 3
-waves_max = 1
-review_every_updates = 2
-[science.training]
-updates_per_round = 1
-groups = 2
-attempts = 2
-waves_max = 1
-[science.evaluation]
-near_attempts = 0
-far_attempts = 0
-[deployment]
-name = "tiny"
-ack_wait_s = 1.0
-"""
-PATIENCE_S = 120.0
+RUN = "test"
+NATS = "nats"
+ACK_WAIT_S = 1.0
 
 
 @dataclass
-class Desk:
-    """A working directory with a model, a run.toml, and the commands of `envwheel` in it."""
+class Mesh:
+    folder: Path
+    server: NatsServer
+    log: JetStreamLog
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """By place, `<role>-<replica>`. A place has one life after the other; a kill ends a life."""
+    lives: dict[str, int] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
 
-    home: Path
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
+    def start(self, role: Role, replica: int) -> None:
+        place = f"{role.value}-{replica}"
+        self.lives[place] = self.lives.get(place, 0) + 1
+        life = f"{place}.{self.lives[place]}"
+        options = ServiceOptions(
+            run=RUN,
+            nats_url=self.server.url,
+            artifacts=self.folder / "artifacts",
+            work=self.folder / place,
+            replica=life,
+            ack_wait_s=ACK_WAIT_S,
+            slots=2,
+        )
+        described = self.folder / f"{life}.json"
+        described.write_bytes(msgspec.json.encode(options, enc_hook=str))
+        with (self.folder / f"{life}.log").open("ab") as log:
+            self.processes[place] = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.scripted_service", role.value, str(described)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
 
-    def __post_init__(self) -> None:
-        tiny_checkpoint().write_dir(self.home / "models" / "tiny")
-        (self.home / "run.toml").write_text(RUN_TOML)
-        (self.home / "tmp").mkdir()
+    def kill(self, place: str) -> None:
+        """SIGKILL, and a fresh start in its place."""
+        if place == NATS:
+            self.server.kill()
+            self.server.start()
+            return
+        process = self.processes[place]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        role, replica = place.split("-")
+        self.start(Role(role), int(replica))
 
-    @property
-    def run(self) -> Path:
-        return self.home / "runs" / "tiny"
+    def in_flight(self) -> dict[str, set[str]]:
+        """Works that a living replica has started and not answered or noted as failed, by place."""
+        open_: dict[str, set[str]] = {}
+        ended = {event.meta.cause or "" for event in self.events if not isinstance(event.body, WorkStarted)}
+        for event in self.events:
+            body = event.body
+            if isinstance(body, WorkStarted) and body.work_id not in ended:
+                place, _, life = event.meta.replica.partition(".")
+                if self.lives.get(place) == int(life):
+                    open_.setdefault(place, set()).add(body.work_id)
+        return open_
 
-    def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.home / "tmp")}
+    async def follow(self) -> None:
+        async for stored in self.log.read(0, follow=True):
+            event = decode(stored.data, subject=stored.subject, seq=stored.seq)
+            self.events.append(event)
+            if isinstance(event.body, RunFinished):
+                self.finished.set()
 
-    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "services.cli", *words]
-        return subprocess.run(
-            command,
-            cwd=self.home,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
+    async def say(self, messages: list[Message]) -> None:
+        await self.log.append(
+            [Entry(subject_of(RUN, message), message.id, encode(message, Meta())) for message in messages]
         )
 
-    def json(self, *words: str) -> Any:
-        done = self.call(*words, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
 
-    def up(self, *words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "services.cli", "up", *words]
-        process = subprocess.Popen(
-            command,
-            cwd=self.home,
-            env=self.environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self.started.append(process)
-        return process
-
-    def state(self) -> dict[str, Any]:
-        with suppress(FileNotFoundError, json.JSONDecodeError):
-            found: dict[str, Any] = json.loads((self.run / "run.json").read_text())
-            return found
-        return {"children": {}}
-
-    def pid_of(self, name: str) -> int | None:
-        child = self.state()["children"].get(name)
-        return child["pid"] if child else None
-
-    def processes(self) -> list[int]:
-        """All processes that name our folder or live in it: supervisor, server, services, sandboxes."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                with suppress(OSError):
-                    words = (entry / "cmdline").read_bytes().decode(errors="replace")
-                    if str(self.run) in words or (entry / "cwd").readlink().is_relative_to(self.run):
-                        found.append(int(entry.name))
-        return found
-
-    def wait_for(self, what: Callable[[], bool], *, within_s: float = PATIENCE_S) -> float:
-        """Seconds until it is so."""
-        began = time.monotonic()
-        while not what():
-            assert time.monotonic() - began < within_s, "it did not come about in time"
-            time.sleep(0.05)
-        return time.monotonic() - began
-
-    def busy(self) -> bool:
-        """Is a sandbox at work?"""
-        return any("bwrap" in _program(pid) for pid in self.processes())
-
-    def clear(self) -> None:
-        for process in self.started:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=20)
-
-
-def _program(pid: int) -> str:
-    with suppress(OSError):
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
-    return ""
+@asynccontextmanager
+async def mesh(folder: Path, opening: list[Message], replicas: dict[Role, int]) -> AsyncIterator[Mesh]:
+    """Started with the opening on its log, followed until the end of the block; everything is gone afterwards."""
+    server = NatsServer(folder / NATS)
+    server.start()
+    log = await connect(server.url, RUN, same_body, create=True)
+    running = Mesh(folder, server, log)
+    following = asyncio.create_task(running.follow())
+    try:
+        await running.say(opening)
+        for role, count in replicas.items():
+            for replica in range(count):
+                running.start(role, replica)
+        yield running
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        for process in running.processes.values():
+            process.kill()
+            process.wait()
+        await log.close()
+        server.kill()
