@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from schemas.messages import RunFinished, RunStarted
 from schemas.science import Science
 from services.cli import genesis
@@ -170,9 +172,22 @@ async def _draw(live: Live) -> None:
 
 
 async def _until_reported(mesh: Mesh, stop: asyncio.Event) -> None:
-    """The observer writes the report last, once it has read RunFinished."""
+    """The observer writes the report last, once it has read RunFinished; an older one says it is open."""
     report = mesh.folder.views / "report.json"
     with suppress(TimeoutError):
         async with asyncio.timeout(REPORT_WAIT_S):
-            while not report.exists() and not stop.is_set():  # noqa: ASYNC110 - another process writes it
+            while not says_finished(report) and not stop.is_set():  # noqa: ASYNC110 - another process writes it
                 await asyncio.sleep(TICK_S)
+
+
+def says_finished(report: Path) -> bool:
+    try:
+        return msgspec.json.decode(report.read_bytes(), type=_Finished).finished is not None
+    except FileNotFoundError:
+        return False
+
+
+class _Finished(msgspec.Struct):
+    """The part of report.json that says whether it is the last one."""
+
+    finished: str | None
