@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+from services.kernel.archive import FileEntry
+from services.kernel.harbor.task import read_task
 from services.kernel.skills.catalogue import FAMILIES, SKILLS, skill_of_check, skills_of
 from services.kernel.skills.compose import compose
 from services.kernel.skills.harbor_files import harbor_files
@@ -66,6 +68,15 @@ def test_a_skill_speaks_in_one_plain_sentence_and_names_its_checks_after_itself(
             )
         )
     assert len(phrasings) >= 2
+
+
+@pytest.mark.parametrize("skill", SKILLS)
+def test_a_skills_harbor_task_reads_without_a_problem_and_leaves_no_limit_to_a_default(skill: str) -> None:
+    rng = Random(skill)
+    files = harbor_files(compose(rng, [skill], Names(rng), distractors=1))
+    reading = read_task({path: FileEntry(spec.content, spec.mode == 0o755) for path, spec in files.items()})
+    assert (reading.problems, reading.unsupported, reading.implicit) == ((), (), ())
+    assert reading.task is not None
 
 
 def test_families_are_many_and_two_of_them_always_need_what_an_earlier_command_printed() -> None:

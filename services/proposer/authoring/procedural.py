@@ -15,6 +15,8 @@ from services.proposer.authoring.plan import Plan, Style, Trouble, plan_task, ra
 from services.proposer.authoring.shell_files import write_commands
 
 MENDS_MAX = 3
+COMMANDS_MAX = 56
+"""A draft is mended only where the session's commands stay within this; a session may have 64 turns by default."""
 _LESSONS_SHOWN = 60
 _TALLY = """python3 - <<'END'
 import json
@@ -52,12 +54,15 @@ def procedural(style: str) -> Generator[str, Observation, None]:
     except OrderError:
         return
     record = yield from _read_record(order)
-    trouble = Trouble()
+    trouble, spent = Trouble(), 0
     while True:
         plan = plan_task(order, record, chosen, trouble)
-        yield from _write(draw(order, plan, chosen, trouble))
+        commands = _draft_commands(draw(order, plan, chosen, trouble))
+        for command in commands:  # noqa: UP028 - a list cannot be sent what the terminal answers
+            yield command
         answer = yield "envwheel-draft check"
-        if answer.exit_code == 0 or trouble.tries == MENDS_MAX:
+        spent += len(commands) + 1
+        if answer.exit_code == 0 or trouble.tries == MENDS_MAX or spent + len(commands) > COMMANDS_MAX:
             break
         if (failed := failed_gate(answer.text)) is None:
             return
@@ -108,10 +113,10 @@ def _read_record(order: Order) -> Generator[str, Observation, Record]:
     return Record(parent or tested[:4], previous, solved, unsolved, read_notes(lessons))
 
 
-def _write(task: Task) -> Generator[str, Observation, None]:
-    yield "rm -rf task && mkdir task"
-    for path, spec in harbor_files(task).items():
-        yield from write_commands(f"task/{path}", spec)
+def _draft_commands(task: Task) -> list[str]:
+    files = harbor_files(task).items()
+    writes = [command for path, spec in files for command in write_commands(f"task/{path}", spec)]
+    return ["rm -rf task && mkdir task", *writes]
 
 
 def _remember(order: Order, record: Record, plan: Plan) -> Generator[str, Observation, None]:

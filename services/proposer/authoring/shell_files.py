@@ -2,16 +2,16 @@
 
 import base64
 import shlex
-from collections.abc import Generator
+from collections.abc import Iterator
 
 from services.kernel.skills.step import FileSpec
 
 _LINE = 76
-_CHUNK_BYTES = 48_000
-"""Before base64; one command stays below 96 KiB (the kernel takes 128 KiB for one argument)."""
+_CHUNK_BYTES = 24_000
+"""Before base64; one command stays below 64 KiB, what the terminal harness takes."""
 
 
-def write_commands(path: str, spec: FileSpec) -> Generator[str, object, None]:
+def write_commands(path: str, spec: FileSpec) -> Iterator[str]:
     """Plain text goes in as a quoted here-document, all else as base64."""
     target = shlex.quote(path)
     folder = shlex.quote(path.rpartition("/")[0] or ".")
