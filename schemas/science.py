@@ -33,6 +33,8 @@ class ProposalRules(Section, frozen=True, kw_only=True):
     open_max: Count = 8
     """Slots that are worked on at once (W)."""
     revisions_max: Natural = 2
+    cited_max: Count = 8
+    """Rollouts on the parent that an assignment cites."""
     past_max: Natural = 4
     """Admitted environments shown as examples."""
 
@@ -51,8 +53,8 @@ class CalibrationRules(Section, frozen=True, kw_only=True):
 class PoolRules(Section, frozen=True, kw_only=True):
     target: Count = 256
     """Most members. A smaller pool is recorded, not waited for."""
-    admit_per_round: Count = 32
-    """Environments that a round tries to admit."""
+    admit_per_round: Annotated[int, msgspec.Meta(ge=1, le=64)] = 32
+    """Environments that a round tries to admit. Bounded, since a plan is one message."""
     waves_max: Count = 3
     review_every_updates: Count = 16
     review_attempts: Count = 4

@@ -189,7 +189,7 @@ def _parents(view: View) -> list[Parent]:
             CitedRollout(
                 id=rollout.id, content=rollout.content or "", reward=rollout.reward or 0.0, tests=rollout.tests
             )
-            for rollout in rollouts
+            for rollout in rollouts[: run.science.proposal.cited_max]
         )
         failure = commonest_failure(rollout.tests for rollout in rollouts)
         parents.append(Parent(env, view.domains.get(env, "any"), mean, failure, refs))
