@@ -5,10 +5,11 @@ from itertools import product
 
 import pytest
 
+from services.kernel.agent.conversation import Observation
 from services.kernel.skills.catalogue import FAMILIES, SKILLS
 from services.proposer.authoring.order import Order, OrderError, Record, read_notes, read_order, read_skills, read_tally
 from services.proposer.authoring.plan import Plan, Trouble, plan_task
-from services.proposer.authoring.procedural import STYLES, lesson
+from services.proposer.authoring.procedural import BRAINS, STYLES, lesson
 
 PARENTS = (
     ("sort_numbers",),
@@ -137,3 +138,21 @@ def test_lessons_are_read_as_they_were_written() -> None:
     assert line == "- round 0, slot 0, revision 1: wrote copy_file (harder); learned copy_file+tar_pack too_hard"
     other = lesson(_order("new", 1), Record(solved=frozenset({"tar_pack"})), Plan(("git_tag",), 0))
     assert read_notes(f"{line}\n{other}\n") == {"copy_file": -1, "tar_pack": 0}
+
+
+def test_a_session_of_failing_drafts_stays_within_64_commands_and_submits_what_it_wrote_last() -> None:
+    previous = '[metadata]\nskills = ["note_copy", "trail_delete", "find_and_delete"]'
+    answers = {"cat previous/task.toml": previous, "envwheel-draft check": '{"gate": "oracle", "outcome": "failed"}'}
+    for name, seed in product(BRAINS, range(40)):
+        order = {"direction": "harder", "seed": seed, "revision": 1, "evidence": {"kind": "calibration"}}
+        brain = BRAINS[name]()
+        said = [next(brain)]
+        answer = Observation(json.dumps(order), 0)
+        while said[-1] != "envwheel-draft submit":
+            said.append(brain.send(answer))
+            answer = Observation(answers.get(said[-1], ""), said[-1] == "envwheel-draft check")
+        assert len(said) <= 64
+        written = next(command for command in reversed(said) if "> task/task.toml" in command)
+        skills = read_skills(written.split("\n", 1)[1].rpartition("\n")[0])
+        assert f"wrote {'+'.join(skills)} " in said[-2]
+        assert said.count("envwheel-draft check") >= 2

@@ -16,7 +16,7 @@ from services.proposer.authoring.shell_files import write_commands
 
 MENDS_MAX = 3
 COMMANDS_MAX = 56
-"""A draft is mended only where the session's commands stay within this; a session may have 64 turns by default."""
+"""Of writing and checking drafts: with what comes before and after, a session stays within 64 turns."""
 _LESSONS_SHOWN = 60
 _TALLY = """python3 - <<'END'
 import json
@@ -55,18 +55,21 @@ def procedural(style: str) -> Generator[str, Observation, None]:
         return
     record = yield from _read_record(order)
     trouble, spent = Trouble(), 0
+    plan, commands = _draft(order, record, chosen, trouble)
     while True:
-        plan = plan_task(order, record, chosen, trouble)
-        commands = _draft_commands(draw(order, plan, chosen, trouble))
         for command in commands:  # noqa: UP028 - a list cannot be sent what the terminal answers
             yield command
         answer = yield "envwheel-draft check"
         spent += len(commands) + 1
-        if answer.exit_code == 0 or trouble.tries == MENDS_MAX or spent + len(commands) > COMMANDS_MAX:
+        if answer.exit_code == 0 or trouble.tries == MENDS_MAX:
             break
         if (failed := failed_gate(answer.text)) is None:
             return
         trouble = trouble.after(failed, plan, order.focus)
+        mended = _draft(order, record, chosen, trouble)
+        if spent + len(mended[1]) >= COMMANDS_MAX:
+            break
+        plan, commands = mended
     yield from _remember(order, record, plan)
     yield "envwheel-draft submit"
 
@@ -113,10 +116,12 @@ def _read_record(order: Order) -> Generator[str, Observation, Record]:
     return Record(parent or tested[:4], previous, solved, unsolved, read_notes(lessons))
 
 
-def _draft_commands(task: Task) -> list[str]:
-    files = harbor_files(task).items()
+def _draft(order: Order, record: Record, style: Style, trouble: Trouble) -> tuple[Plan, list[str]]:
+    """What to write, and the command lines that write it."""
+    plan = plan_task(order, record, style, trouble)
+    files = harbor_files(draw(order, plan, style, trouble)).items()
     writes = [command for path, spec in files for command in write_commands(f"task/{path}", spec)]
-    return ["rm -rf task && mkdir task", *writes]
+    return plan, ["rm -rf task && mkdir task", *writes]
 
 
 def _remember(order: Order, record: Record, plan: Plan) -> Generator[str, Observation, None]:
