@@ -20,7 +20,16 @@ _FAULTS = (
     "ViewsForeign",
 )
 """Something is not as it must be, and trying again does not mend it."""
-_MISUSES = ("RunFileError", "BadSubjectError", "WorkshopError", "LogDenied", "LogRefused", "ExportError", "ModelError")
+_MISUSES = (
+    "RunFileError",
+    "OptionsError",
+    "BadSubjectError",
+    "WorkshopError",
+    "LogDenied",
+    "LogRefused",
+    "ExportError",
+    "ModelError",
+)
 """Something else must be said, granted or installed first."""
 
 

@@ -9,9 +9,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # no stubs among the pinned packages
 
 from schemas.outcomes import Role
-from services.cli.commands.service import read_options, variable
 from services.cli.parser import build_parser
 from services.cli.profiles import profile_text
+from services.kernel.launch import read_options, variable
 from services.kernel.options import ServiceOptions
 from services.kernel.runfile import read_runfile
 from tests.support.tree import ROOT

@@ -5,9 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.cli.commands.service import read_options, variable
-from services.cli.outcome import CliError
 from services.cli.parser import build_parser
+from services.kernel.launch import OptionsError, read_options, variable
 from services.kernel.options import ServiceOptions
 
 NEEDED = {
@@ -48,5 +47,5 @@ def test_a_flag_wins_over_a_variable_and_an_empty_one_is_none() -> None:
     ],
 )
 def test_a_bad_option_is_named(more: dict[str, str], said: str) -> None:
-    with pytest.raises(CliError, match=said):
+    with pytest.raises(OptionsError, match=said):
         read_options({}, NEEDED | more)
