@@ -203,6 +203,7 @@ def test_nasty_contents_survive_the_shell(tmp_path: Path) -> None:
         "crlf.txt": b"one\r\ntwo\r\n",
         "unicode.txt": "\N{EURO SIGN} Grüße \u202e\n".encode(),
         "nul": b"\0\n",
+        "latin-1": b"\xff\xe9\n",
         "long.txt": b"x" * 60_000 + b"\n",
         "-dash": b"a\n",
     }
