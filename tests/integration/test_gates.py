@@ -1,0 +1,358 @@
+"""Every gate on environments that pass it and on environments that fail it, in real sandboxes."""
+
+import base64
+import io
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from schemas.outcomes import GateOutcome, Verdict
+from services.kernel.archive import FileEntry, digest, pack
+from services.kernel.harbor.task import read_task_dir
+from services.kernel.heldout.grams import HeldOutText, build_grams, read_grams
+from services.kernel.sandbox.protocol import SandboxError
+from services.kernel.workshop import Workshop, WorkshopError, open_workshop
+from services.validator.gates.gate import Cost, Finding
+from services.validator.gates.likeness import PLACES, sketch_of
+from services.validator.gates.run import DRAFT_GATES, GATES, GateReport, run_gates
+from tests.integration.test_harbor_far_tasks import FOLDER
+from tests.support.harbor_tasks import TEST_SH, TOML, greeting
+from tests.support.shop import Files, case_of, composed, open_shop
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAMES = [
+    "well-formed",
+    "decontaminated",
+    "not a duplicate",
+    "builds",
+    "oracle passes",
+    "no-op fails",
+    "not flaky",
+]
+PASSED, FAILED, SKIPPED = GateOutcome.passed, GateOutcome.failed, GateOutcome.skipped
+SOLVE = "#!/bin/bash\nset -euo pipefail\ncd /app\n"
+HELD_OUT = "Copy every ledger of the harbour office into the blue folder and then sort them all by tonnage, please."
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workshop]:
+    async with open_shop(tmp_path_factory.mktemp("gates")) as opened:
+        yield opened
+
+
+def outcomes(report: GateReport) -> dict[str, GateOutcome]:
+    return {gate.name: finding.outcome for gate, finding in report.findings}
+
+
+def finding(report: GateReport, name: str) -> Finding:
+    return next(found for gate, found in report.findings if gate.name == name)
+
+
+async def stopped_at(shop: Workshop, files: Files | bytes, gate: str, **more: object) -> Finding:
+    """What the gate found that fails; the ones before have passed, the ones after were not run."""
+    report = await run_gates(case_of(shop, files, **more))
+    place = NAMES.index(gate)
+    assert list(outcomes(report).values()) == [PASSED] * place + [FAILED] + [SKIPPED] * (len(NAMES) - place - 1)
+    assert report.verdict is Verdict.invalid
+    return finding(report, gate)
+
+
+async def test_gates_run_cheapest_first_and_drafts_are_spared_the_repeats() -> None:
+    assert [gate.name for gate in GATES] == NAMES
+    assert [gate.cost for gate in GATES] == sorted(gate.cost for gate in GATES)
+    assert [gate.name for gate in DRAFT_GATES] == NAMES[:-1]
+    assert [gate.name for gate in GATES if gate.hidden] == ["decontaminated"]
+    assert Cost.repeating not in {gate.cost for gate in DRAFT_GATES}
+
+
+async def test_sound_environments_pass_every_gate_with_evidence(shop: Workshop) -> None:
+    hand_written = read_task_dir(FOLDER / "fill-the-gaps-copy").task
+    assert hand_written is not None
+    for files in (greeting(), composed("sort_numbers", "copy_file"), hand_written.files):
+        report = await run_gates(case_of(shop, files))
+        assert list(outcomes(report).values()) == [PASSED] * len(NAMES), report
+        assert report.verdict is Verdict.valid
+        oracle, noop = finding(report, "oracle passes").content, finding(report, "no-op fails").content
+        assert (oracle["reward"], oracle["exit_code"]) == (1.0, 0)
+        assert noop["reward"] < 0.5
+        assert oracle["tests"].keys() == noop["tests"].keys() != set()
+        flaky = finding(report, "not flaky")
+        assert flaky.content["runs"] == 4
+        assert flaky.content["flake_rate_upper_95"] == pytest.approx(1 - 0.05**0.25)
+        assert flaky.content["varied"][:3] == ["hostname", "time zone", "locale"]
+
+
+def linked() -> bytes:
+    """A tar archive with a link in it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        link = tarfile.TarInfo("environment/files/passwd")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (b"", "archive:"),
+        (b"\x00" * 512, "archive:"),
+        (b"PK\x03\x04 a zip", "archive:"),
+        (linked(), "symbolic link"),
+        ({"tests/test.sh": TEST_SH.replace("\n", "\r\n")}, "carriage_return: tests/test.sh"),
+        ({"solution/solve.sh": b"#!/bin/bash\n\0"}, "nul: solution/solve.sh"),
+        ({"solution/solve.sh": None}, "missing_file: solution/solve.sh"),
+        ({"instruction.md": "\n\n"}, "is empty"),
+        ({"instruction.md": "Write hi.\x1b[2J"}, "control characters 0x1b"),
+        ({"task.toml": TOML + "gpu_count = 3\n"}, "unknown_key: environment.gpu_count"),
+        ({"task.toml": TOML.replace("20.0", "inf")}, "agent.timeout_sec"),
+        ({"task.toml": TOML.replace("10.0", "0.0")}, "verifier.timeout_sec"),
+        ({"task.toml": TOML.replace("10.0", "-1.0")}, "verifier.timeout_sec"),
+        ({"task.toml": TOML.replace("memory_mb = 256", "memory_mb = 0")}, "environment.memory_mb"),
+        ({"task.toml": TOML.replace("no-network", "public")}, "docker: environment.network_mode"),
+        ({"environment/docker-compose.yaml": "services: {}\n"}, "docker: environment/docker-compose.yaml"),
+        ({"task.toml": TOML + 'env = {KEY = "${SECRET}"}\n'}, "host_env: environment.env"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+async def test_what_is_not_well_formed_says_where_and_why(
+    shop: Workshop, changes: bytes | dict[str, str | bytes | None], reason: str
+) -> None:
+    files = changes if isinstance(changes, bytes) else greeting(changes)
+    found = await stopped_at(shop, files, "well-formed")
+    assert reason in found.detail
+    assert any(reason.removeprefix("archive:") in problem for problem in found.content["problems"])
+
+
+async def test_an_implicit_limit_passes_and_is_told(shop: Workshop) -> None:
+    files = greeting({"task.toml": TOML.replace("cpus = 1\n", "")})
+    report = await run_gates(case_of(shop, files), GATES[:1])
+    assert finding(report, "well-formed").detail == "implicit limits: environment.cpus"
+
+
+async def test_thirteen_words_of_a_held_out_instruction_fail_and_twelve_do_not(shop: Workshop) -> None:
+    grams = read_grams(build_grams([HeldOutText((HELD_OUT,))]))
+    said = HELD_OUT.split()
+    planted = "First look around. " + " ".join(said[2:15]).upper().replace(" ", "  ") + "! Then stop."
+    found = await stopped_at(shop, greeting({"instruction.md": planted}), "decontaminated", grams=grams)
+    assert found.content == {"shared": [" ".join(said[2:15]).lower()]}
+    near = "First look around. " + " ".join(said[2:14]) + " a lot. Then stop."
+    report = await run_gates(case_of(shop, greeting({"instruction.md": near}), grams=grams), GATES[:3])
+    assert report.verdict is Verdict.valid
+    assert finding(report, "decontaminated").detail == f"compared with {len(said) - 12} sequences"
+
+
+async def test_an_exact_and_a_near_duplicate_of_the_pool_fail_and_name_it(shop: Workshop) -> None:
+    original = composed("sort_numbers", "copy_file", seed=3)
+    env, others = digest(pack(original)), {"0" * 64: sketch_of(composed("tar_pack", seed=5))}
+    pool = others | {env: sketch_of(original)}
+    same = await stopped_at(shop, original, "not a duplicate", pool=pool)
+    assert (same.content["nearest"], same.content["similarity"]) == (env, 1.0)
+    extra = original | {"tests/more.txt": FileEntry(b"only the tests differ\n")}
+    near = await stopped_at(shop, extra, "not a duplicate", pool=pool)
+    assert near.content == {"nearest": env, "similarity": 1.0, "threshold": 0.8}
+    told = original["instruction.md"].content + b"Thank you.\n"
+    polite = original | {"instruction.md": FileEntry(told)}
+    alike = await stopped_at(shop, polite, "not a duplicate", pool=pool)
+    assert alike.content["nearest"] == env
+    assert 0.8 <= alike.content["similarity"] < 1.0
+
+
+async def test_a_near_miss_passes_and_its_nearest_is_on_record(shop: Workshop) -> None:
+    original = composed("sort_numbers", "copy_file", seed=3)
+    env = digest(pack(original))
+    for other in (composed("sort_numbers", "copy_file", seed=4), composed("sort_numbers", seed=9), greeting()):
+        report = await run_gates(case_of(shop, other, pool={env: sketch_of(original)}), GATES[:3])
+        found = finding(report, "not a duplicate")
+        assert found.outcome is PASSED
+        assert found.content["nearest"] == env
+        assert found.content["similarity"] < 0.8
+    empty = finding(await run_gates(case_of(shop, original), GATES[:3]), "not a duplicate")
+    assert (empty.content["nearest"], empty.content["similarity"]) == (None, 0.0)
+
+
+async def test_a_sketch_has_one_size_whatever_the_files_are(shop: Workshop) -> None:
+    strange = greeting({"instruction.md": b"\xff\xfe", "environment/files/x": bytes(range(256)) * 40})
+    for files in (greeting(), composed("tar_pack"), strange, {}):
+        sketch = sketch_of(files)
+        assert len(bytes.fromhex(sketch)) == 4 * PLACES
+        assert sketch == sketch_of(dict(reversed(files.items())))
+
+
+DOCKERFILE = "FROM envwheel/base:1\nWORKDIR /app\nCOPY files/ /app/\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "output"),
+    [
+        ({"environment/Dockerfile": DOCKERFILE + "EXPOSE 80\n"}, "line 4: 'EXPOSE' needs the docker backend", None),
+        ({"environment/Dockerfile": "FROM python:3.12\n"}, "base 'python:3.12' needs the docker backend", None),
+        ({"environment/Dockerfile": DOCKERFILE + "COPY none /app/\n"}, "no such file", b""),
+        ({"environment/Dockerfile": DOCKERFILE + "RUN echo why >&2; exit 7\n"}, "exit code 7", b"why\n"),
+        ({"environment/Dockerfile": DOCKERFILE + "USER nobody-here\nRUN true\n"}, "nobody-here", None),
+        (
+            {
+                "environment/Dockerfile": DOCKERFILE + "RUN while :; do :; done\n",
+                "task.toml": TOML.replace("build_timeout_sec = 20.0", "build_timeout_sec = 0.3"),
+            },
+            "stopped by its cpu_limit",
+            b"",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_an_image_that_does_not_build_says_which_step(
+    shop: Workshop, changes: dict[str, str | bytes | None], reason: str, output: bytes | None
+) -> None:
+    found = await stopped_at(shop, greeting(changes), "builds")
+    assert reason in found.detail
+    shown = found.observed.get("output")
+    assert (shown if shown is None else base64.b64decode(shown)) == output
+
+
+TWO_TESTS = """#!/bin/bash
+cd /app
+[ "$(cat hello.txt 2>/dev/null)" = hi ] && a=passed || a=failed
+[ -e more.txt ] && b=passed || b=failed
+printf '{"results":{"tests":[{"name":"a","status":"%s"},{"name":"b","status":"%s"}]}}' $a $b > /logs/verifier/ctrf.json
+case $a$b in passedpassed) r=1;; failedfailed) r=0;; *) r=0.5;; esac
+echo $r > /logs/verifier/reward.txt
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"tests/test.sh": TWO_TESTS}, "the solution earns 0.5 (b)"),
+        ({"solution/solve.sh": SOLVE + "echo hi > hello.txt\nfalse\necho on\n"}, "ends with exit code 1"),
+        (
+            {
+                "solution/solve.sh": SOLVE + "echo hi > hello.txt\nwhile :; do :; done\n",
+                "task.toml": TOML.replace("timeout_sec = 20.0\n[verifier]", "timeout_sec = 0.3\n[verifier]"),
+            },
+            "stopped by its cpu_limit",
+        ),
+        ({"solution/solve.sh": SOLVE}, "earns 0 (says_hi)"),
+        ({"solution/solve.sh": "#!/no/such/shell\necho hi > /app/hello.txt\n"}, "earns 0"),
+        ({"tests/test.sh": "#!/bin/bash\nexit 3\n"}, "no reward file"),
+        ({"tests/test.sh": "#!/bin/bash\necho 1.5 > /logs/verifier/reward.txt\n"}, "not in [0, 1]"),
+        ({"task.toml": TOML.replace("[verifier]", 'user = "nobody-here"\n[verifier]')}, "nobody-here"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_solution_that_does_not_earn_one_and_end_well_fails(
+    shop: Workshop, changes: dict[str, str | bytes | None], reason: str
+) -> None:
+    assert reason in (await stopped_at(shop, greeting(changes), "oracle passes")).detail
+
+
+HALF_DONE = {"tests/test.sh": TWO_TESTS, "solution/solve.sh": SOLVE + "echo hi > hello.txt; touch more.txt\n"}
+NEEDS_HELLO = TEST_SH.replace("status=failed", "[ -e /app/hello.txt ] || exit 4\nstatus=failed")
+ALWAYS_PASSES = TEST_SH.replace("if pass; then status=passed", "status=passed; if pass; then true")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (HALF_DONE | {"environment/files/more.txt": "x"}, "an untouched environment earns 0.5"),
+        ({"environment/files/hello.txt": "hi\n"}, "an untouched environment earns 1"),
+        ({"tests/test.sh": NEEDS_HELLO}, "no reward file"),
+        ({"tests/test.sh": ALWAYS_PASSES}, "no test fails on an untouched environment"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_an_environment_that_pays_for_nothing_or_cannot_grade_nothing_fails(
+    shop: Workshop, changes: dict[str, str | bytes | None], reason: str
+) -> None:
+    assert reason in (await stopped_at(shop, greeting(changes), "no-op fails")).detail
+
+
+def only_where(condition: str) -> str:
+    """A verifier whose test also needs the surroundings to be so."""
+    return TEST_SH.replace("if pass; then", f"if pass && {condition}; then")
+
+
+def named(name: str) -> str:
+    """A verifier whose only test has the name that bash makes of `name`."""
+    return TEST_SH.replace('"name":"says_hi"', '"name":"%s"').replace('"$status" >', f'"{name}" "$status" >')
+
+
+IDLE_DIFFERS = named("$([ -e /app/hello.txt ] && echo done || hostname)")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"tests/test.sh": only_where('[ "$(hostname)" = envwheel ]')}, "oracle under other surroundings"),
+        ({"tests/test.sh": only_where('[ "$(date +%Z)" = UTC ]')}, "other results of says_hi"),
+        ({"tests/test.sh": only_where("[ \"$(printf '\\303\\244' | wc -m)\" = 1 ]")}, "other results of says_hi"),
+        ({"tests/test.sh": named("t$RANDOM$RANDOM")}, "oracle under other surroundings: other results of t"),
+        ({"solution/solve.sh": SOLVE + '[ "$(hostname)" = envwheel ] && echo hi > hello.txt\n'}, "oracle under"),
+        ({"tests/test.sh": IDLE_DIFFERS}, "no-op under other surroundings: other results of elsewhere, envwheel"),
+    ],
+    ids=["hostname", "time zone", "locale", "chance", "solution", "no-op"],
+)
+async def test_results_that_hang_on_the_surroundings_are_flaky(
+    shop: Workshop, changes: dict[str, str | bytes | None], reason: str
+) -> None:
+    found = await stopped_at(shop, greeting(changes), "not flaky")
+    assert reason in found.detail
+    assert "hostname" in found.content["varied"]
+
+
+async def test_all_gates_go_on_with_what_earlier_ones_made(shop: Workshop) -> None:
+    grams = read_grams(build_grams([HeldOutText((HELD_OUT,))]))
+    files = greeting({"instruction.md": HELD_OUT, **HALF_DONE, "environment/files/more.txt": "x"})
+    report = await run_gates(case_of(shop, files, grams=grams), all_gates=True)
+    assert list(outcomes(report).values()) == [PASSED, FAILED, PASSED, PASSED, PASSED, FAILED, PASSED]
+    half = await run_gates(case_of(shop, greeting({"tests/test.sh": TWO_TESTS})), all_gates=True)
+    assert list(outcomes(half).values()) == [PASSED, PASSED, PASSED, PASSED, FAILED, PASSED, PASSED]
+    unbuilt = await run_gates(case_of(shop, greeting({"environment/Dockerfile": "FROM x\n"})), all_gates=True)
+    assert list(outcomes(unbuilt).values()) == [PASSED, PASSED, PASSED, FAILED, SKIPPED, SKIPPED, SKIPPED]
+    garbage = await run_gates(case_of(shop, b"no archive"), all_gates=True)
+    assert list(outcomes(garbage).values()) == [FAILED, *[SKIPPED] * 6]
+    mute = await run_gates(case_of(shop, greeting({"tests/test.sh": "#!/bin/bash\n"})), all_gates=True)
+    assert list(outcomes(mute).values()) == [PASSED, PASSED, PASSED, PASSED, FAILED, FAILED, SKIPPED]
+
+
+async def test_evidence_is_the_same_bytes_in_another_workshop(shop: Workshop, tmp_path: Path) -> None:
+    cases = (
+        composed("sort_numbers", "copy_file"),
+        greeting({"environment/Dockerfile": DOCKERFILE + "RUN exit 7\n"}),
+        greeting({"tests/test.sh": TWO_TESTS}),
+        greeting({"tests/test.sh": only_where('[ "$(hostname)" = envwheel ]')}),
+        greeting({"task.toml": TOML.replace("10.0", "nan")}),
+    )
+    async with open_shop(tmp_path) as other:
+        for files in cases:
+            one, two = await run_gates(case_of(shop, files)), await run_gates(case_of(other, files))
+            assert [(found.outcome, found.detail, found.content_bytes()) for _, found in one.findings] == [
+                (found.outcome, found.detail, found.content_bytes()) for _, found in two.findings
+            ]
+
+
+async def test_trouble_of_the_machine_is_raised_and_is_no_verdict(tmp_path: Path) -> None:
+    async with open_shop(tmp_path) as shop:
+        case = case_of(shop, greeting())
+        await run_gates(case, GATES[:4])
+        await shop.backend.close()
+        for gate in GATES[4:6]:
+            with pytest.raises(SandboxError):
+                await gate.check(case)
+        with pytest.raises(SandboxError):
+            await run_gates(case_of(shop, greeting({"environment/Dockerfile": DOCKERFILE + "RUN true\n"})))
+
+
+async def test_a_workshop_opens_on_the_base_of_the_run_alone(tmp_path: Path) -> None:
+    with pytest.raises(WorkshopError, match=r"started on base 0{12}, this machine has [0-9a-f]{12} \(host\)"):
+        await open_workshop("host", tmp_path, base_digest="0" * 64)
+    opened = await open_workshop("host", tmp_path)
+    try:
+        report = await run_gates(case_of(opened, greeting()), GATES[:4])
+        assert report.verdict is Verdict.valid
+    finally:
+        await opened.close()
