@@ -1,13 +1,14 @@
 """Sandbox backends by name, for suites that every backend must pass."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from services.kernel.sandbox.base import host_base
+from services.kernel.sandbox.base import host_base, load_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
 from services.kernel.sandbox.protocol import ExecResult, Image, Limits, Mount, Pins, Sandbox, SandboxBackend, SnapshotId
 
@@ -51,7 +52,9 @@ class Rig:
 
 @lru_cache
 def _image(base: Path) -> Image:
-    return host_base(base).image()
+    """ENVWHEEL_TEST_BASE names a built base to run the suites on; else it is the host's own."""
+    built = os.environ.get("ENVWHEEL_TEST_BASE")
+    return (load_base(Path(built)) if built else host_base(base)).image()
 
 
 @asynccontextmanager

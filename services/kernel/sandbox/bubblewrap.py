@@ -33,7 +33,7 @@ from typing import Self
 from services.kernel.sandbox import layers
 from services.kernel.sandbox.base import host_base
 from services.kernel.sandbox.bundle import open_bundle
-from services.kernel.sandbox.launch import Plan, fixed_environment, launch, take_lock, uid_of
+from services.kernel.sandbox.launch import Plan, fixed_environment, hold_lock, launch, take_lock, uid_of
 from services.kernel.sandbox.protocol import (
     Image,
     Limits,
@@ -67,10 +67,10 @@ class BubblewrapBackend:
 
     def __init__(self, work_dir: Path) -> None:
         self._work_dir = work_dir.absolute()
-        self._owner: Path | None = None
-        self._opening = asyncio.Lock()
+        self._owner: asyncio.Task[Path] | None = None
         self._closed = False
-        self._lock_fd = self._bundle_fd = -1
+        self._bundle_fd = -1
+        self._lock_fd: int | None = None
         self._seccomp = b""
         self._serial = 0
         self._open: set[BubblewrapSandbox] = set()
@@ -154,32 +154,32 @@ class BubblewrapBackend:
             raise SandboxRefusedError(f"no snapshot {snapshot!r} in this backend") from None
 
     async def _new_folder(self) -> Path:
-        async with self._opening:
-            if self._closed:
-                raise SandboxError("the sandbox backend is closed")
-            if self._owner is None:
-                self._owner = await asyncio.to_thread(self._take_work_dir)
-                self._bundle_fd = open_bundle()
-                self._seccomp = system_call_filter()
+        if self._owner is None and not self._closed:
+            self._owner = asyncio.create_task(asyncio.to_thread(self._take_work_dir))
+        owner = await asyncio.shield(self._owner) if self._owner else None
+        if owner is None or self._closed:
+            raise SandboxError("the sandbox backend is closed")
         self._serial += 1
-        folder = self._owner / str(self._serial)
+        folder = owner / str(self._serial)
         folder.mkdir()
         return folder
 
     def _take_work_dir(self) -> Path:
         """A folder of our own, locked as long as this process lives; those of dead owners are removed."""
-        self._work_dir.mkdir(parents=True, exist_ok=True)
-        door = take_lock(self._work_dir / "lock", wait=True)
         try:
-            for folder in self._work_dir.glob("owner-*"):
-                lock = take_lock(folder / "lock")
-                if lock is not None:
-                    layers.remove_tree(folder)
-                    os.close(lock)
-            owner = Path(tempfile.mkdtemp(prefix="owner-", dir=self._work_dir))
-            self._lock_fd = take_lock(owner / "lock", wait=True) or -1
-        finally:
-            os.close(door or -1)
+            self._work_dir.mkdir(parents=True, exist_ok=True)
+            with hold_lock(self._work_dir / "lock"):
+                for folder in self._work_dir.glob("owner-*"):
+                    lock = take_lock(folder / "lock")
+                    if lock is not None:
+                        layers.remove_tree(folder)
+                        os.close(lock)
+                owner = Path(tempfile.mkdtemp(prefix="owner-", dir=self._work_dir))
+                self._lock_fd = take_lock(owner / "lock", wait=True)
+        except OSError as error:
+            raise SandboxError(f"cannot use the work folder {self._work_dir}: {error}") from error
+        self._bundle_fd = open_bundle()
+        self._seccomp = system_call_filter()
         return owner
 
     def _forget(self, sandbox: BubblewrapSandbox) -> None:
@@ -245,10 +245,10 @@ class BubblewrapBackend:
         async with asyncio.TaskGroup() as group:
             for sandbox in list(self._open):
                 group.create_task(sandbox.close())
-        async with self._opening:
-            owner, self._owner = self._owner, None
+        opening, self._owner = self._owner, None
         self._saved.clear()
-        if owner is not None:
-            await asyncio.to_thread(layers.remove_tree, owner)
-            os.close(self._bundle_fd)
-            os.close(self._lock_fd)
+        if opening is not None and not (await asyncio.wait({opening}))[0].pop().exception():
+            await asyncio.to_thread(layers.remove_tree, opening.result())
+            for fd in (self._bundle_fd, self._lock_fd):
+                if fd is not None:
+                    os.close(fd)

@@ -5,6 +5,8 @@ import os
 import re
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -127,6 +129,16 @@ def take_lock(path: Path, *, wait: bool = False) -> int | None:
         os.close(fd)
         return None
     return fd
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    fd = take_lock(path, wait=True)
+    try:
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
 
 
 def fixed_environment(image: Image, pins: Pins, *, trusted_system: bool) -> dict[str, str]:

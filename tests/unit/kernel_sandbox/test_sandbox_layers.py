@@ -1,0 +1,157 @@
+"""Layer directories: what shows through, what is prepared, what is counted, parted and removed."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from services.kernel.sandbox.layers import (
+    OPAQUE,
+    ensure_file,
+    ensure_folder,
+    join_system,
+    part_system,
+    remove_tree,
+    system_names,
+    tree_bytes,
+    visible,
+)
+
+
+def lay(root: Path, *entries: str) -> Path:
+    """Entries: `a/b` a file, `a/` a folder, `a>x` a link to x, `-a` a whiteout, `a!` an opaque folder."""
+    root.mkdir(exist_ok=True)
+    for entry in entries:
+        name, _, target = entry.partition(">")
+        path = root / name.strip("-!/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if target:
+            path.symlink_to(target)
+        elif name.startswith("-"):
+            os.mknod(path, stat.S_IFCHR)
+        elif name.endswith(("/", "!")):
+            path.mkdir(exist_ok=True)
+            if name.endswith("!"):
+                os.setxattr(path, OPAQUE, b"y")
+        else:
+            path.write_text(name)
+    return root
+
+
+def listing(root: Path) -> list[str]:
+    return sorted(os.fspath(path.relative_to(root)) for path in root.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("path", "layer"),
+    [
+        ("only-low", "low"),
+        ("both", "high"),
+        ("gone", None),
+        ("hidden/a", None),
+        ("hidden/b", "high"),
+        ("open/a", "low"),
+        ("link/a", None),
+        ("link", "high"),
+        ("file/a", None),
+        ("file", "high"),
+        ("none/at/all", None),
+    ],
+)
+def test_the_topmost_layer_that_has_a_path_shows_it(tmp_path: Path, path: str, layer: str | None) -> None:
+    low = lay(tmp_path / "low", "only-low", "both", "gone", "hidden/a", "open/a", "link/a", "file/a")
+    high = lay(tmp_path / "high", "both", "-gone", "hidden!", "hidden/b", "open/", "link>open", "file")
+    found = visible((low, high), path)
+    assert (found[0] if found else None) == (tmp_path / layer / path if layer else None)
+
+
+def test_a_folder_is_made_over_a_link_and_parents_keep_their_modes(tmp_path: Path) -> None:
+    low = lay(tmp_path / "low", "a/link>/etc", "there/", "tmp/")
+    (low / "a").chmod(0o751)
+    upper = lay(tmp_path / "upper")
+    ensure_folder(upper, (low,), "a/link/deep", 0o777)
+    ensure_folder(upper, (low,), "there")
+    ensure_folder(upper, (low,), "tmp", 0o1777)
+    assert listing(upper) == ["a", "a/link", "a/link/deep", "tmp"]
+    modes = {name: stat.S_IMODE((upper / name).lstat().st_mode) for name in listing(upper)}
+    assert modes == {"a": 0o751, "a/link": 0o755, "a/link/deep": 0o777, "tmp": 0o1777}
+
+
+def test_a_place_for_a_file_is_made_unless_a_file_is_there(tmp_path: Path) -> None:
+    low = lay(tmp_path / "low", "a/file", "link>/etc/passwd")
+    upper = lay(tmp_path / "upper")
+    for path in ("a/file", "link", "new/file", "top"):
+        ensure_file(upper, (low,), path)
+    assert listing(upper) == ["link", "new", "new/file", "top"]
+    assert not (upper / "link").is_symlink()
+
+
+def test_disk_use_is_counted_no_further_than_needed(tmp_path: Path) -> None:
+    root = lay(tmp_path / "root", "a/", "a/b/", "l>/usr")
+    (root / "a/b/big").write_bytes(b"x" * 1_000_000)
+    with (root / "sparse").open("wb") as file:
+        file.truncate(1 << 40)
+    used = tree_bytes(root, 1 << 30)
+    assert 1_000_000 <= used < 1_100_000
+    assert tree_bytes(root, used) == used
+    assert tree_bytes(root, used - 1) > used - 1
+    assert tree_bytes(tmp_path / "none", 10) == 0
+
+
+def test_programs_and_what_chooses_them_are_parted_and_joined_again(tmp_path: Path) -> None:
+    mine = ["app/f", "etc/app.conf", "etc/ssl/cert", "home/lib/x", "library-not-at-root/../x"]
+    system = [
+        "usr/bin/x",
+        "-bin",
+        "lib64>/x",
+        "etc/ld.so.preload",
+        "etc/python3.11/sitecustomize.py",
+        "etc/ssl/openssl.cnf",
+    ]
+    upper = lay(tmp_path / "upper", *mine[:4], *system)
+    (upper / "etc").chmod(0o711)
+    (upper / "usr").chmod(0o500)
+    before = listing(upper)
+    part_system(upper, tmp_path / "system")
+    assert system_names(upper) == []
+    assert listing(upper) == [
+        "app",
+        "app/f",
+        "etc",
+        "etc/app.conf",
+        "etc/ssl",
+        "etc/ssl/cert",
+        "home",
+        "home/lib",
+        "home/lib/x",
+    ]
+    assert stat.S_IMODE((tmp_path / "system/etc").stat().st_mode) == 0o711
+    join_system(upper, tmp_path / "system")
+    assert listing(upper) == before
+    assert stat.S_IMODE((upper / "usr").stat().st_mode) == 0o500
+    assert not (tmp_path / "system").exists()
+
+
+@pytest.mark.parametrize("planted", ["etc>/app", "-etc", "etc"])
+def test_an_etc_that_is_no_folder_goes_with_the_system(tmp_path: Path, planted: str) -> None:
+    upper = lay(tmp_path / "upper", planted, "app/ld.so.preload")
+    assert system_names(upper) == ["etc"]
+
+
+def test_a_tree_of_any_depth_and_mode_is_removed(tmp_path: Path) -> None:
+    root = lay(tmp_path / "root", "closed/in/f", "l>/etc", "-w")
+    os.mkfifo(root / "pipe")
+    (root / "closed/in").chmod(0)
+    (root / "closed").chmod(0)
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(300):
+        os.mkdir("d" * 100, dir_fd=here)
+        below = os.open("d" * 100, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    remove_tree(root)
+    remove_tree(root)
+    assert list(tmp_path.iterdir()) == []
+    assert Path("/etc/passwd").exists()
