@@ -5,6 +5,7 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
+from schemas.identity import digest_of
 from schemas.messages import MESSAGES, RosterChanged, RunStarted
 from schemas.outcomes import Role
 from schemas.parts import RosterEntry
@@ -17,12 +18,15 @@ from services.kernel import models
 from services.kernel.archive import ArchiveError, pack, read_tree
 from services.kernel.artifacts import ArtifactStore
 from services.kernel.log import EventLog
+from services.kernel.models.shipped import BUILT, read_built
 from services.kernel.runfile import RunFile
 from services.kernel.sandbox.base import Base
 
 FIRST_PROPOSER = RosterEntry(name="procedural", model="procedural")
 CHECKPOINT_FILES = ("config.json", "model.safetensors", "template.json", "tokenizer.json")
 """As in services.kernel.models.checkpoint, which needs torch."""
+CHECKPOINT_FILES_MAX = 64
+CHECKPOINT_BYTES_MAX = 2 * 2**30
 SHIPPED_MODELS = Path(models.__file__).parent
 LOCAL_MODELS = Path("models")
 
@@ -62,12 +66,15 @@ def checkpoint_archive(name: str) -> bytes:
     """The canonical archive whose digest names the checkpoint."""
     folder = model_folder(name)
     try:
-        found = read_tree(folder)
-        return pack({file: found[file] for file in CHECKPOINT_FILES})
+        found = read_tree(folder, files_max=CHECKPOINT_FILES_MAX, bytes_max=CHECKPOINT_BYTES_MAX)
+        archive = pack({file: found[file] for file in CHECKPOINT_FILES})
     except KeyError as error:
         raise CliError(f"{folder} is no checkpoint: it lacks {error}") from error
     except ArchiveError as error:
         raise CliError(f"{folder} is no checkpoint: {error}") from error
+    if (folder / BUILT).is_file() and (built := read_built(folder)).digest != digest_of(archive):
+        raise CliError(f"{folder} has digest {digest_of(archive)}, its {BUILT} says {built.digest}: build it again")
+    return archive
 
 
 def code_version() -> str:
