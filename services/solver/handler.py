@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from schemas.envelope import Event, Meta
 from schemas.messages import RolloutCompleted, RolloutRequested
@@ -20,6 +20,8 @@ from services.kernel.harbor.grade import EnvironmentBroken, Grade
 from services.kernel.harbor.task import HarborTask, read_task
 from services.kernel.meter import CpuMeter, Watch
 from services.kernel.models.checkpoint import Checkpoint
+from services.kernel.models.protocol import Engine
+from services.kernel.models.template import Template
 from services.kernel.workshop import Workshop
 from services.solver.rollout.group import NORMALISER, Attempt, Player, play
 
@@ -34,9 +36,22 @@ class NoTaskError(KernelError):
     boundary = "task"
 
 
+Load = Callable[[bytes], tuple[Engine, Template]]
+"""Makes the engine that serves a checkpoint, from its archive. Blocks."""
+
+
+def load_torch(archive: bytes) -> tuple[Engine, Template]:
+    """The built-in engine. Raises ModelError."""
+    loaded = Checkpoint.from_archive(archive)
+    return loaded.engine(), loaded.template
+
+
 class SolverHandler:
-    def __init__(self, artifacts: ArtifactStore, workshop: Workshop, rules: RolloutRules) -> None:
+    def __init__(
+        self, artifacts: ArtifactStore, workshop: Workshop, rules: RolloutRules, load: Load = load_torch
+    ) -> None:
         self._artifacts = artifacts
+        self._load = load
         self._workshop = workshop
         self._rules = rules
         self._players: OrderedDict[str, Player] = OrderedDict()
@@ -76,7 +91,7 @@ class SolverHandler:
                 engine="torch-cpu",
             )
             fact = _fact(request, number, attempt, content)
-            answers.append(Answer(fact, meta, deterministic=deterministic))
+            answers.append(Answer(fact, meta, deterministic=deterministic and not fact.volatile))
         return answers
 
     def _store(self, attempts: Sequence[Attempt]) -> list[tuple[str, str, str]]:
@@ -90,8 +105,8 @@ class SolverHandler:
     def _player(self, checkpoint: str) -> Player:
         """The model of a checkpoint; the newest few stay loaded."""
         if checkpoint not in self._players:
-            loaded = Checkpoint.from_archive(self._artifacts.get(checkpoint))
-            self._players[checkpoint] = Player(loaded.engine(), loaded.template, self._rules)
+            engine, template = self._load(self._artifacts.get(checkpoint))
+            self._players[checkpoint] = Player(engine, template, self._rules)
             while len(self._players) > ENGINES_MAX:
                 self._players.popitem(last=False)
         self._players.move_to_end(checkpoint)
