@@ -1,6 +1,9 @@
 """What every deterministic engine must hold; here the torch engine, on a tiny and on the shipped model's shape."""
 
 import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pytest
 import torch
@@ -9,6 +12,8 @@ from services.kernel.models.engine import TorchEngine
 from services.kernel.models.llama import Llama, Rotation
 from services.kernel.models.protocol import Engine, Sampled
 from tests.support.tiny_model import tiny_checkpoint
+
+Result = TypeVar("Result")
 
 PROMPT = [0, 70, 71, 72, 73, 1]
 
@@ -59,6 +64,20 @@ def test_sessions_of_one_engine_may_interleave(engine: TorchEngine) -> None:
     a.extend([[3, 80, 1], [3, 81, 1]])
     b.generate(1)
     assert [first, a.generate(1)] == alone
+
+
+def test_any_thread_gives_the_same_tokens(engine: TorchEngine) -> None:
+    """Each step of a session in a thread of its own, as a pool may do it."""
+
+    def in_thread(call: Callable[[], Result]) -> Result:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(call).result()
+
+    session = in_thread(lambda: engine.open([PROMPT] * 2, seed=5, temperature=1.0, new_tokens_max=12, context_max=96))
+    first = in_thread(lambda: session.generate(0))
+    in_thread(lambda: session.extend([[3, 80, 1], [3, 81, 1]]))
+    second = in_thread(lambda: session.generate(1))
+    assert [first, second] == group(engine, [PROMPT] * 2)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])

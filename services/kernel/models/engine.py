@@ -19,7 +19,10 @@ CHUNK_TOKENS = 32
 
 
 def one_thread() -> None:
-    """More threads change the bits and are slower as soon as anything else runs. Call before any computing."""
+    """More threads change the bits and are slower as soon as anything else runs.
+
+    The setting belongs to the calling thread: call it wherever computing begins.
+    """
     if torch.get_num_threads() != 1:
         torch.set_num_threads(1)
 
@@ -77,6 +80,7 @@ class TorchSession:
 
     @torch.inference_mode()
     def extend(self, rows: list[list[int]]) -> None:
+        one_thread()
         if len(rows) != len(self._pending):
             raise ValueError(f"{len(rows)} rows given to a session of {len(self._pending)}")
         for i, row in enumerate(rows):
@@ -95,6 +99,7 @@ class TorchSession:
 
     @torch.inference_mode()
     def generate(self, turn: int) -> list[Sampled | None]:
+        one_thread()
         request, rows = self._request, len(self._pending)
         uniforms = _uniforms(request.seed, turn, rows, request.new_tokens_max)
         live = [active and not over for active, over in zip(self._active, self._overflow, strict=True)]
