@@ -40,7 +40,7 @@ def test_words_of_a_task_never_lie_inside_each_other() -> None:
     for _ in range(50):
         drawn = words(rng, Mix())
         assert not [(a, b) for a in drawn for b in drawn if a is not b and a in b]
-    assert len({invented(rng) for _ in range(500)}) > 450
+    assert len({invented(rng, 0.25) for _ in range(500)}) > 450
 
 
 def test_every_skill_is_shown_and_most_steps_carry_the_mistake() -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -34,7 +34,7 @@ class Recipe:
     """Everything that the bytes of the checkpoint follow from, together with the code and the lexicon."""
 
     seed: int = 1
-    steps: int = 1200
+    steps: int = 1600
     batch_tokens: int = 2048
     matrix_rate: float = 0.02
     """Of Muon, for the matrices of the blocks."""
@@ -126,7 +126,10 @@ def demonstration_batches(recipe: Recipe, template: Template) -> Iterator[Batch]
 
 
 def train_tokenizer(recipe: Recipe, names: TemplateNames, vocab_size: int) -> bytes:
-    """Byte-level BPE on the demonstrations' text. Words, digits and signs are split; a space goes with what follows."""
+    """Byte-level BPE on demonstrations. Words, digits and signs are split; a space goes with what follows.
+
+    Its texts name things by random letters, so that no name is a token and a reserved word is spelled like any other.
+    """
     tokenizer = FastTokenizer(models.BPE())
     split = Regex(r" ?[A-Za-z]+| ?[0-9]| ?[^A-Za-z0-9\s]|\s")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -140,9 +143,10 @@ def train_tokenizer(recipe: Recipe, names: TemplateNames, vocab_size: int) -> by
         show_progress=False,
     )
     rng = seeded("cold start tokenizer", recipe.seed)
+    mix = replace(recipe.mix, invented_rate=1.0, letters_rate=1.0)
     texts = []
     for _ in range(recipe.tokenizer_demonstrations):
-        task, mistaken = draw_task(rng, recipe.mix)
+        task, mistaken = draw_task(rng, mix)
         texts += [task.instruction, *(part for turn in task.novice(mistaken) for part in (turn.command, turn.output))]
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer.to_str(pretty=False).encode()

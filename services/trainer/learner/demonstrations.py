@@ -27,6 +27,8 @@ class Mix:
     """Of steps that carry the mistake."""
     invented_rate: float = 0.6
     """Of words that are in no lexicon, so that copying is learned and not the words."""
+    letters_rate: float = 0.25
+    """Of invented words that are plain letters; the others are halves of two training words."""
     steps_weights: tuple[float, ...] = (0.5, 0.35, 0.15)
     """Tasks of one step, of two, of three."""
 
@@ -42,20 +44,20 @@ def words(rng: Random, mix: Mix) -> list[str]:
     """Distinct words, none inside another and none holding a reserved word."""
     found: list[str] = []
     while len(found) < WORDS_OF_A_TASK:
-        word = invented(rng) if rng.random() < mix.invented_rate else rng.choice(TRAIN)
+        word = invented(rng, mix.letters_rate) if rng.random() < mix.invented_rate else rng.choice(TRAIN)
         if not any(word in other or other in word for other in found):
             found.append(word)
     return found
 
 
-def invented(rng: Random) -> str:
-    """Halves of two training words joined, or plain letters; 3 to 8 letters."""
+def invented(rng: Random, letters_rate: float) -> str:
+    """Plain letters, or halves of two training words joined; 3 to 8 letters."""
     while True:
-        if rng.random() < 0.75:
+        if rng.random() < letters_rate:
+            word = "".join(rng.choices(LETTERS, k=rng.randint(3, 7)))
+        else:
             front, back = rng.choice(TRAIN), rng.choice(TRAIN)
             word = front[: rng.randint(1, len(front) - 1)] + back[rng.randint(1, len(back) - 1) :]
-        else:
-            word = "".join(rng.choices(LETTERS, k=rng.randint(3, 7)))
         if 3 <= len(word) <= 8 and not any(reserved in word for reserved in RESERVED):
             return word
 
