@@ -1,6 +1,6 @@
 """The proposer's work: let the brain of the bound roster entry write an environment, and say what came of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from services.kernel.errors import KernelError, Unreadable
 from services.kernel.log import EventLog
 from services.kernel.meter import CpuMeter, Watch
 from services.kernel.workshop import Workshop
-from services.proposer.authoring.procedural import BRAINS
+from services.proposer.authoring.procedural import BRAINS, Brain
 from services.proposer.authoring.session import Session, SessionFailedError, author
 from services.proposer.authoring.workspace import RolloutNote, Workspace, memory_of
 
@@ -47,6 +47,7 @@ class ProposerHandler:
         workshop: Workshop,
         rules: ProposalRules,
         work: Path,
+        brains: Mapping[str, Brain] = BRAINS,
     ) -> None:
         self._log = log
         self._speaker = speaker
@@ -54,6 +55,7 @@ class ProposerHandler:
         self._workshop = workshop
         self._rules = rules
         self._work = work
+        self._brains = brains
         work.mkdir(parents=True, exist_ok=True)
         self._meter = CpuMeter()
 
@@ -64,10 +66,10 @@ class ProposerHandler:
         request = event.body
         if not isinstance(request, EnvRequested):
             raise Unreadable(f"{request.name} is no work for the proposer")
-        if request.entry.model not in BRAINS:
-            raise UnknownBrainError(f"no brain {request.entry.model!r} here; known: {', '.join(BRAINS)}")
+        if request.entry.model not in self._brains:
+            raise UnknownBrainError(f"no brain {request.entry.model!r} here; known: {', '.join(self._brains)}")
         watch = Watch()
-        brain = BRAINS[request.entry.model]
+        brain = self._brains[request.entry.model]
 
         async def check(draft: bytes) -> Sequence[GateResult]:
             return await self._check_draft(event, request, draft)

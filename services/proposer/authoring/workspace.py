@@ -67,10 +67,13 @@ def memory_delta(before: Tree, after: Tree) -> dict[str, FileEntry]:
 
 
 def memory_of(deltas: Sequence[Tree]) -> dict[str, FileEntry]:
-    """The memory that these deltas make, in order: of one path the later counts."""
+    """The memory that these deltas make, in order: of one path the later counts, also where it was a folder before."""
     merged: dict[str, FileEntry] = {}
     for delta in deltas:
-        merged |= delta
+        for path, entry in delta.items():
+            for gone in [old for old in merged if old.startswith(f"{path}/") or path.startswith(f"{old}/")]:
+                del merged[gone]
+            merged[path] = entry
     return dict(sorted(merged.items()))
 
 
