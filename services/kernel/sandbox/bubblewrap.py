@@ -14,8 +14,8 @@ Covered (each has a test):
 
 Not covered:
 - faults of the kernel itself: use the Docker backend with gVisor for agents that you would not run as your own user;
-- a plain start from a snapshot of a built base runs the supervisor with the python3 that the agent left there: start what
-  decides anything with `trusted_system`;
+- a plain start from a snapshot of a built base runs the supervisor with the python3 that the agent left there: start
+  what decides anything with `trusted_system`;
 - one uid a sandbox: `chown` to another one, `su` and set-uid programs do not work;
 - CPU shares and I/O rates; kernel memory (socket buffers, inodes); the limits overshoot by what happens between two
   looks (0.1 s);

@@ -13,6 +13,7 @@ from pathlib import Path
 OPAQUE = "user.overlay.opaque"
 PATH_BYTES_MAX = 3800
 """The kernel takes paths below 4096 bytes, and a name has up to 255."""
+CLOSED_DEPTH_MAX = 50
 ENTRY_BYTES = 512
 """What an entry costs beside its blocks: a million empty files are not free."""
 
@@ -102,56 +103,62 @@ def _copy_parents(upper: Path, layers: Sequence[Path], parts: Sequence[str]) -> 
             (upper / relative).chmod(stat.S_IMODE(there[1].st_mode) if there else 0o755)
 
 
-def tree_bytes(root: Path, bytes_max: int) -> int:
-    """Disk use of a tree, counted no further than past `bytes_max`. A path too long to be opened counts as too much."""
+def tree_bytes(root: Path, bytes_max: int, *, closed_depth: int = 0) -> int:
+    """Disk use of a tree, counted no further than past `bytes_max`.
+
+    Paths too long to be opened, and more than CLOSED_DEPTH_MAX folders in one another that are closed to their owner,
+    count as too much: nothing can hide there.
+    """
     total, pending = 0, [os.fspath(root)]
     while pending and total <= bytes_max:
         folder = pending.pop()
         if len(os.fsencode(folder)) > PATH_BYTES_MAX:
             return bytes_max + 1
-        for entry_bytes, below in _scan(folder):
-            total += entry_bytes
-            if below:
-                pending.append(below)
+        try:
+            entries = _scan(folder)
+        except PermissionError:
+            total += _closed_bytes(folder, bytes_max - total, closed_depth + 1)
+            continue
+        total += sum(entry_bytes for entry_bytes, _ in entries)
+        pending += [below for _, below in entries if below]
     return total
 
 
 def _scan(folder: str) -> list[tuple[int, str]]:
-    """Bytes of each entry, and its path where it is a folder. Entries that vanish meanwhile count nothing."""
+    """Bytes of each entry, and its path where it is a folder. What vanishes meanwhile counts nothing."""
     try:
         with os.scandir(folder) as entries:
             found = list(entries)
-    except PermissionError:
-        return _scan_closed(folder)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     sizes = []
     for entry in found:
         try:
             status = entry.stat(follow_symlinks=False)
-        except OSError:
+        except FileNotFoundError:
             continue
         sizes.append((status.st_blocks * 512 + ENTRY_BYTES, entry.path if stat.S_ISDIR(status.st_mode) else ""))
     return sizes
 
 
-def _scan_closed(folder: str) -> list[tuple[int, str]]:
-    """A folder closed to its owner (the host is not root) is opened for the moment of the look."""
+def _closed_bytes(folder: str, bytes_max: int, closed_depth: int) -> int:
+    """A folder closed to its owner (the host is not root) is open for the moment of the count."""
+    if closed_depth > CLOSED_DEPTH_MAX:
+        return bytes_max + 1
     try:
         fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
-        return []
-    handle = Path(f"/proc/self/fd/{fd}")
-    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        return 0
+    handle, mode = Path(f"/proc/self/fd/{fd}"), stat.S_IMODE(os.fstat(fd).st_mode)
     try:
         if mode & 0o500 == 0o500:
-            return []
+            return 0  # opened meanwhile: the next look sees it
         handle.chmod(mode | 0o700)
-        return _scan(folder)
-    except OSError:
-        return []
+        try:
+            return tree_bytes(Path(folder), bytes_max, closed_depth=closed_depth)
+        finally:
+            handle.chmod(mode)
     finally:
-        handle.chmod(mode)
         os.close(fd)
 
 

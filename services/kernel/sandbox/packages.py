@@ -20,8 +20,8 @@ SUITE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 WANTED = (
     "base-files", "bash", "dash", "coreutils", "findutils", "grep", "sed", "mawk", "tar", "gzip", "bzip2", "xz-utils",
-    "zip", "unzip", "diffutils", "patch", "file", "git", "python3", "procps", "util-linux", "mount", "bsdextrautils", "jq",
-    "debianutils", "hostname", "ncurses-base", "libc-bin", "tzdata", "sqlite3", "openssl",
+    "zip", "unzip", "diffutils", "patch", "file", "git", "python3", "procps", "util-linux", "bsdextrautils", "jq",
+    "debianutils", "hostname", "ncurses-base", "libc-bin", "tzdata", "sqlite3", "openssl", "mount",
 )  # fmt: skip
 ALTERNATIVES = {"awk": "mawk", "nawk": "mawk", "which": "which.debianutils", "pager": "more"}
 """Which of several programs a name means: packages set this in scripts, which do not run here."""

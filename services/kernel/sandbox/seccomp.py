@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 LOAD, JUMP_EQ, JUMP_GE, JUMP_ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
-NR_OFFSET, ARCH_OFFSET, ARG0_OFFSET = 0, 4, 16
+NR_OFFSET, ARCH_OFFSET, ARG0_OFFSET, ARG1_OFFSET = 0, 4, 16, 24
 NEW_NAMESPACE_FLAGS = 0x7E020080
 """CLONE_NEW{TIME,NS,CGROUP,UTS,IPC,USER,PID,NET}."""
 X32_BIT = 0x40000000
@@ -30,14 +30,21 @@ class Architecture:
     """unshare, setns, mount, umount2, pivot_root, keyctl, add_key, request_key, bpf, perf_event_open, userfaultfd,
     syslog.
     """
+    only_oneself: tuple[int, ...]
+    """prlimit64, sched_setscheduler, sched_setparam, sched_setattr: refused unless the first argument, a pid, is 0."""
+    setpriority: int
+    """Its first two arguments are a kind, 0 for a process, and an id."""
     memfd_create: int
     clone: int
-    prlimit64: int
 
 
 ARCHITECTURES = {
-    "x86_64": Architecture(0xC000003E, (272, 308, 165, 166, 155, 250, 248, 249, 321, 298, 323, 103), 319, 56, 302),
-    "aarch64": Architecture(0xC00000B7, (97, 268, 40, 39, 41, 219, 217, 218, 280, 241, 282, 116), 279, 220, 261),
+    "x86_64": Architecture(
+        0xC000003E, (272, 308, 165, 166, 155, 250, 248, 249, 321, 298, 323, 103), (302, 144, 142, 314), 141, 319, 56
+    ),
+    "aarch64": Architecture(
+        0xC00000B7, (97, 268, 40, 39, 41, 219, 217, 218, 280, 241, 282, 116), (261, 119, 118, 274), 140, 279, 220
+    ),
 }
 
 
@@ -47,6 +54,15 @@ def instruction(code: int, operand: int, if_true: int = 0, if_false: int = 0) ->
 
 def refuse(number: int, error: int) -> list[bytes]:
     return [instruction(JUMP_EQ, number, 0, 1), instruction(RETURN, ERRNO | error)]
+
+
+def allow_if_zero(number: int, *argument_offsets: int) -> list[bytes]:
+    """Refuse the call unless these arguments are 0."""
+    tests: list[bytes] = []
+    for left, offset in zip(range(len(argument_offsets) - 1, -1, -1), argument_offsets, strict=True):
+        tests += [instruction(LOAD, offset), instruction(JUMP_EQ, 0, 0 if left else 1, 2 * left)]
+    ends = [instruction(RETURN, ERRNO | errno.EPERM), instruction(RETURN, ALLOW)]
+    return [instruction(JUMP_EQ, number, 0, len(tests) + len(ends)), *tests, *ends]
 
 
 def system_call_filter(machine: str | None = None) -> bytes:
@@ -66,14 +82,10 @@ def system_call_filter(machine: str | None = None) -> bytes:
         program += refuse(number, errno.EPERM)
     for number in (arch.memfd_create, *SHARED_NUMBERS_ENOSYS):
         program += refuse(number, errno.ENOSYS)
-    # prlimit64 of oneself has pid 0; of PID 1 it would let an agent end the supervisor and call it bad luck.
-    program += [
-        instruction(JUMP_EQ, arch.prlimit64, 0, 4),
-        instruction(LOAD, ARG0_OFFSET),
-        instruction(JUMP_EQ, 0, 1, 0),
-        instruction(RETURN, ERRNO | errno.EPERM),
-        instruction(RETURN, ALLOW),
-    ]
+    # Of PID 1 these would let an agent end or starve the supervisor and call it bad luck.
+    for number in arch.only_oneself:
+        program += allow_if_zero(number, ARG0_OFFSET)
+    program += allow_if_zero(arch.setpriority, ARG0_OFFSET, ARG1_OFFSET)
     program += [
         instruction(JUMP_EQ, arch.clone, 0, 3),
         instruction(LOAD, ARG0_OFFSET),

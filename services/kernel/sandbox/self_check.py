@@ -130,6 +130,7 @@ async def isolation(prober: Prober) -> tuple[bool, str]:
             "mount -t tmpfs x /mnt",
             "kill -9 1 && ! kill -0 1",
             "prlimit --pid 1 --nofile=1",
+            "chrt -i -p 0 1",
         )
         results = await prober.run(*tries, "ls -A /root /home/* /proc | grep -c '^[0-9]'")
     failed = [tried for tried, result in zip(tries, results, strict=False) if result.exit_code == 0]

@@ -99,6 +99,23 @@ def test_disk_use_is_counted_no_further_than_needed(tmp_path: Path) -> None:
     assert tree_bytes(tmp_path / "none", 10) == 0
 
 
+def test_nothing_hides_in_closed_folders_nor_far_down(tmp_path: Path) -> None:
+    root = lay(tmp_path / "root", "a/b/c")
+    (root / "a/b/c").write_bytes(b"x" * 100_000)
+    (root / "a/b").chmod(0o200)
+    (root / "a").chmod(0)
+    assert 100_000 <= tree_bytes(root, 1 << 30) < 120_000
+    assert [stat.S_IMODE(path.lstat().st_mode) for path in (root / "a",)] == [0]
+    (root / "a").chmod(0o700)
+    assert stat.S_IMODE((root / "a/b").lstat().st_mode) == 0o200
+    (root / "a/b").chmod(0o700)
+    deep = root
+    while len(os.fsencode(deep)) < 3800:
+        deep /= "d" * 100
+        deep.mkdir()
+    assert tree_bytes(root, 1 << 30) > 1 << 30
+
+
 def test_programs_and_what_chooses_them_are_parted_and_joined_again(tmp_path: Path) -> None:
     mine = ["app/f", "etc/app.conf", "etc/ssl/cert", "home/lib/x", "library-not-at-root/../x"]
     system = [
@@ -130,6 +147,7 @@ def test_programs_and_what_chooses_them_are_parted_and_joined_again(tmp_path: Pa
     join_system(upper, tmp_path / "system")
     assert listing(upper) == before
     assert stat.S_IMODE((upper / "usr").stat().st_mode) == 0o500
+    (upper / "usr").chmod(0o700)
     assert not (tmp_path / "system").exists()
 
 

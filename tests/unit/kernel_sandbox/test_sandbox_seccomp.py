@@ -11,8 +11,8 @@ EPERM, ENOSYS = ERRNO | errno.EPERM, ERRNO | errno.ENOSYS
 CLONE_NEWUSER, CLONE_THREAD, SIGCHLD = 0x10000000, 0x00010000, 17
 
 
-def decide(program: bytes, audit: int, number: int, argument: int = 0) -> int:
-    data = struct.pack("=IIQ6Q", number, audit, 0, argument, 0, 0, 0, 0, 0)
+def decide(program: bytes, audit: int, number: int, first: int = 0, second: int = 0) -> int:
+    data = struct.pack("=IIQ6Q", number, audit, 0, first, second, 0, 0, 0, 0)
     instructions = list(struct.iter_unpack("=HBBI", program))
     at = value = 0
     while True:
@@ -30,12 +30,15 @@ def decide(program: bytes, audit: int, number: int, argument: int = 0) -> int:
 @pytest.mark.parametrize("machine", ARCHITECTURES)
 def test_what_makes_namespaces_mounts_or_hidden_memory_is_refused_and_the_rest_allowed(machine: str) -> None:
     arch, program = ARCHITECTURES[machine], system_call_filter(machine)
-    expected = {
+    expected: dict[tuple[int, ...], int] = {
         (arch.clone, SIGCHLD): ALLOW,
         (arch.clone, CLONE_THREAD): ALLOW,
         (arch.clone, CLONE_NEWUSER | SIGCHLD): EPERM,
-        (arch.prlimit64, 0): ALLOW,
-        (arch.prlimit64, 1): EPERM,
+        **{(number, 0, 7): ALLOW for number in arch.only_oneself},
+        **{(number, 1, 0): EPERM for number in arch.only_oneself},
+        (arch.setpriority, 0, 0): ALLOW,
+        (arch.setpriority, 0, 1): EPERM,
+        (arch.setpriority, 2, 0): EPERM,
         (arch.memfd_create, 0): ENOSYS,
         (425, 0): ENOSYS,
         (435, 0): ENOSYS,
