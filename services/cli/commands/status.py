@@ -15,8 +15,11 @@ from services.cli.connect import open_run, started
 from services.cli.folder import Child, RunFolder, State, find_run
 from services.cli.live import COLUMNS, share_done, table_rows
 from services.cli.outcome import Exit, say, say_json, say_table
+from services.kernel.launch import BEAT_S, HEARTBEAT
 from services.observer.policy import Progress
 from services.observer.views.report import progress_of
+
+STUCK_S = 6 * BEAT_S
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,8 +28,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool
     starts: int
     uid: int | None
-    quiet_s: float | None
-    """Since it last wrote to its log file; None where it has none."""
+    beat_s: float | None
+    """Since its event loop last touched its heartbeat file; None where it has none."""
     last_error: str
 
 
@@ -118,8 +121,6 @@ def open_requests(events: list[Event]) -> dict[str, int]:
 
 
 def _process(folder: RunFolder, name: str, child: Child) -> Process:
-    log = folder.nats / "nats.log" if name == "nats-server" else folder.services / f"{name}.log"
-    quiet = time.time() - log.stat().st_mtime if log.exists() else None
     alive = child.pid is not None and Path(f"/proc/{child.pid}").exists()
     return Process(
         name=name,
@@ -127,9 +128,22 @@ def _process(folder: RunFolder, name: str, child: Child) -> Process:
         alive=alive,
         starts=child.starts,
         uid=child.uid,
-        quiet_s=None if quiet is None else round(quiet, 1),
+        beat_s=_beat_s(folder.services / name / HEARTBEAT),
         last_error=child.last_error,
     )
+
+
+def _beat_s(file: Path) -> float | None:
+    try:
+        return round(max(0.0, time.time() - file.stat().st_mtime), 1)
+    except (FileNotFoundError, PermissionError):
+        return None
+
+
+def _state(process: Process) -> str:
+    if not process.alive:
+        return "gone"
+    return "stuck" if process.beat_s is not None and process.beat_s > STUCK_S else "alive"
 
 
 def _print(found: Status, progress: Progress) -> None:
@@ -152,7 +166,7 @@ def _print(found: Status, progress: Progress) -> None:
     if found.processes:
         say()
         rows = [
-            (each.name, str(each.pid or "-"), "alive" if each.alive else "gone", str(each.starts), each.last_error)
+            (each.name, str(each.pid or "-"), _state(each), str(each.starts), each.last_error)
             for each in found.processes
         ]
         say_table(("process", "pid", "state", "starts", "last error"), rows)
