@@ -10,13 +10,14 @@ from rich.live import Live as RichLive
 from rich.table import Table
 
 from schemas.envelope import Event
+from schemas.outcomes import Purpose
 from services.observer.policy import Progress, fold, initial
 from services.observer.views.scores import held_out_scores
 
 LINE_EVERY_S = 2.0
 DRAW_EVERY_S = 0.5
-MAKING_SHARE = 0.45
-"""Share of a round's time that goes into making and calibrating environments; the rest is updates and evaluation."""
+MAKING_SHARE, UPDATES_SHARE = 0.35, 0.35
+"""Shares of a round's time that go into making and calibrating environments, and into updates; the rest evaluates."""
 COLUMNS = ("round", "planned", "valid", "admitted", "rollouts", "update", "near", "far", "left")
 
 
@@ -85,14 +86,28 @@ def share_done(progress: Progress) -> float:
     if progress.run is None:
         return 0.0
     done = 0.0
-    for counts in progress.rounds.values():
+    for number, counts in progress.rounds.items():
         if counts.digest is not None:
             done += 1.0
             continue
         updates = counts.updates / counts.updates_total if counts.updates_total else 0.0
         making = 1.0 if updates else min(1.0, counts.admitted / counts.target) if counts.target else 0.0
-        done += MAKING_SHARE * making + (1 - MAKING_SHARE) * min(1.0, updates)
+        asked = _evaluations(progress, number)
+        evaluated = counts.rollouts[Purpose.evaluate] / asked if asked else updates
+        rest = 1 - MAKING_SHARE - UPDATES_SHARE
+        done += MAKING_SHARE * making + UPDATES_SHARE * min(1.0, updates) + rest * min(1.0, evaluated)
     return min(1.0, done / progress.run.science.rounds)
+
+
+def _evaluations(progress: Progress, number: int) -> int:
+    """Held-out rollouts of a round: one evaluation of each set, and in round 0 that of the cold start too."""
+    if progress.run is None:
+        return 0
+    rules = progress.run.science.evaluation
+    attempts = {"near": rules.near_attempts, "far": rules.far_attempts}
+    each = sum(len(sets.envs) * attempts.get(sets.name, 0) for sets in progress.run.heldout)
+    due = (number + 1) % rules.every_rounds == 0 or number + 1 == progress.run.science.rounds
+    return each * (due + (number == 0))
 
 
 def table_rows(progress: Progress, left: str = "") -> list[tuple[str, ...]]:
