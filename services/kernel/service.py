@@ -115,9 +115,10 @@ async def _until_stopped(decider: Decider[Any], worker: Worker, stop: asyncio.Ev
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({deciding, working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not deciding.done():
+            await working
         if deciding.done():
             deciding.result()
-        await working
     finally:
         for task in (deciding, working, stopping):
             task.cancel()
