@@ -81,9 +81,7 @@ async def measure(folder: Path, work: Path) -> None:
     report(costs)
     began, wall = cpu_s(), time.perf_counter()
     done = update(checkpoint, None, groups[:12], Settings(minibatches=4))
-    print(
-        f"update of 12 groups of 8: {cpu_s() - began:.2f} s CPU, {time.perf_counter() - wall:.2f} s wall; {done.metrics}"
-    )
+    print(f"update of 12 groups: {cpu_s() - began:.2f} s CPU, {time.perf_counter() - wall:.2f} s wall", done.metrics)
 
 
 def report(costs: Sequence[tuple[float, float, float, float, int]]) -> None:

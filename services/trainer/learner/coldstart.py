@@ -58,7 +58,7 @@ def build_nano(out_dir: Path, *, steps: int | None = None, progress: Progress | 
     checkpoint.write_dir(out_dir)
     built = Built(
         digest=checkpoint.digest,
-        torch=torch.__version__,
+        torch=str(torch.__version__),
         cpu_capability=torch.backends.cpu.get_cpu_capability(),
         threads=1,
         demonstrations=demonstrations_digest(recipe),
