@@ -76,4 +76,4 @@ def _ends(data: Report) -> set[int]:
 def _cost(cost: Spent | None) -> str:
     if cost is None:
         return "none was valid"
-    return f"{cost.tokens} tokens, {cost.cpu_s:.2f} CPU s of services, {cost.sandbox_cpu_s:.2f} CPU s of sandboxes"
+    return f"{cost.tokens} tokens, {cost.cpu_s:.2f} CPU s, {cost.sandbox_cpu_s:.2f} of it in sandboxes"

@@ -57,7 +57,7 @@ def wilson(mean: float, count: int, z: float = Z_95) -> tuple[float, float]:
 
 @dataclass
 class Cost:
-    """What was spent. CPU seconds are as the services measured them; sandboxes are counted apart."""
+    """What was spent. CPU seconds are those of services and of all their children; sandboxes are part of them."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0

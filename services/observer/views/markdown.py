@@ -84,7 +84,7 @@ def _cost(data: Report) -> str:
     note = "Environments: proposals, draft checks, gates and calibrations, failed ones included.\n"
     return (
         "## Cost\n\n"
-        + _table("what|tokens|of it completion|CPU s, services|CPU s, sandboxes|USD", rows)
+        + _table("what|tokens|of it completion|CPU s|of it in sandboxes|USD", rows)
         + "\n" + note
     )  # fmt: skip
 
