@@ -251,7 +251,7 @@ class Worker:
             except LogConflict as conflict:
                 for entry, stored in conflict.taken:
                     theirs, ours = read_event(self._speaker.run, stored).body, by_id[entry.id]
-                    if ours.deterministic and not _is_infra(theirs) and not _is_infra(ours.message):
+                    if ours.deterministic and not _may_differ(theirs) and not _may_differ(ours.message):
                         raise diverged(entry, stored) from conflict
                 first = f"{conflict.taken[0][0].subject} is answered at {conflict.taken[0][1].seq}"
                 await self._note_failure(event, try_, work_error(Superseded(first)), UNOBSERVED)
@@ -313,9 +313,10 @@ def answer_subjects(run: str, work: Message) -> tuple[tuple[str, ...], ...]:
     return tuple(alternatives)
 
 
-def _is_infra(message: Message) -> bool:
-    """Infrastructure trouble follows from no cause on the log, so two answers may differ in it."""
-    return any(getattr(message, name, None) == _INFRA_FAILED for name in ("outcome", "verdict", "reason"))
+def _may_differ(message: Message) -> bool:
+    """Infrastructure trouble, and what a CPU limit decided, follow from no cause on the log."""
+    infra = any(getattr(message, name, None) == _INFRA_FAILED for name in ("outcome", "verdict", "reason"))
+    return infra or getattr(message, "volatile", False)
 
 
 def _lenient_subject(text: str) -> Subject:

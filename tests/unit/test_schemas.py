@@ -10,6 +10,7 @@ from schemas.messages import BY_NAME, MESSAGES, RolloutCompleted, RosterChanged,
 from schemas.outcomes import Purpose, Role, RolloutOutcome
 from schemas.subjects import BadSubjectError, check_run, parse_subject, subject_of
 from schemas.topology import EDGES, counts_for_digest, decider_patterns, work_patterns
+from services.kernel.log import matches
 
 
 def attempt(reward: float | None = 1.0) -> RolloutCompleted:
@@ -97,9 +98,17 @@ def test_topology_names_every_message_once() -> None:
 
 def test_the_proposer_has_no_right_to_evaluations() -> None:
     patterns = decider_patterns("r", Role.proposer)
-    assert "r.rollout_completed.*.train.*" in patterns
-    assert not any("evaluate" in pattern or pattern.endswith(">") for pattern in patterns)
-    assert "r.rollout_completed.*.*.*" not in patterns
+    subjects = [f"r.rollout_completed.3.{purpose.value}.ab" for purpose in Purpose]
+    seen = [subject for subject in subjects if any(matches(pattern, subject) for pattern in patterns)]
+    assert seen == [subject for subject in subjects if ".evaluate." not in subject]
+
+
+def test_the_proposer_sees_messages_of_a_type_that_it_does_not_know() -> None:
+    patterns = decider_patterns("r", Role.proposer)
+    assert any(matches(pattern, "r.env_melted.3.-.ab") for pattern in patterns)
+
+
+def test_other_deciders_read_everything() -> None:
     assert decider_patterns("r", Role.trainer) == ("r.>",)
 
 

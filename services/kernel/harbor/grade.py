@@ -24,6 +24,7 @@ from services.kernel.sandbox.protocol import (
     Mount,
     Pins,
     SandboxBackend,
+    SandboxError,
     SandboxRefusedError,
     SnapshotId,
 )
@@ -117,6 +118,7 @@ class Grader:
                 result = await self._verify(task, image, snapshot, mounts, pins)
             except SandboxRefusedError as error:
                 return GradeFailed(reason=f"refused by the sandbox: {error}")
+            _blame_the_machine(result, "verifier")
             if result.ended is not Ended.exited:
                 reason = f"the verifier was stopped by its {result.ended}"
                 return GradeFailed(reason=reason, output=result.output, cpu_s=result.cpu_s)
@@ -158,6 +160,7 @@ class Grader:
                 env={"DEBIAN_FRONTEND": "noninteractive", **resolve_env(task.config.solution.env)},
                 limits=limits,
             )
+            _blame_the_machine(result, "solution")
             snapshot = await sandbox.snapshot()
         except BaseException:
             await sandbox.close()
@@ -217,3 +220,9 @@ class Grader:
 def _pins(image: Image, user: str | int | None, pins: Pins | None) -> Pins:
     """A sandbox has one user: that of the phase, or else of the image."""
     return replace(pins or Pins(), user_uid=uid_of(image, image.user if user is None else str(user)))
+
+
+def _blame_the_machine(result: ExecResult, what: str) -> None:
+    """A wall limit blames a program only if it was idle. Raises SandboxError for a busy one (DESIGN 2, rule 7)."""
+    if result.ended is Ended.wall_limit and not result.idle:
+        raise SandboxError(f"a busy {what} met its wall limit: this machine is too slow")
