@@ -29,8 +29,9 @@ class Deployment(Section, frozen=True, kw_only=True):
     """Name of the run; empty: that of the run folder."""
     folder: str = "runs"
     """Folder that new run folders are made in, from the working directory."""
-    base: str = "host"
-    """`host` shows this machine's /usr to sandboxes, read-only; else the folder that `envwheel base build` made."""
+    base: str = "auto"
+    """`host` shows this machine's /usr to sandboxes, read-only; a folder is one that `envwheel base build` made; `auto`
+    is ./bases/default where that was built, else `host`. Settled when the run starts."""
     users: Literal["auto", "same"] = "auto"
     """`auto`: as root, each service gets a uid of its own; `same`: all run as who started them."""
     proposers: Count = 1

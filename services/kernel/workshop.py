@@ -1,6 +1,9 @@
 """Where tasks are built, run and graded on this machine: a sandbox backend with a builder and a grader over it."""
 
 import asyncio
+import hashlib
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,9 +38,24 @@ class Workshop:
 
 
 def choose_base(base: str, work: Path) -> Base:
-    """`host`, or a folder that `envwheel base build` made."""
+    """`host`, or a folder that `envwheel base build` made.
+
+    Root inside a sandbox can change only what belongs to the user who runs it: a built base of another user is copied
+    below `work`, once.
+    """
     work.mkdir(parents=True, exist_ok=True)
-    return host_base(work) if base == "host" else load_base(Path(base))
+    if base == "host":
+        return host_base(work)
+    folder = Path(base)
+    if folder.stat().st_uid == os.getuid():
+        return load_base(folder)
+    own = work / f"base-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
+    if not own.is_dir():
+        making = own.with_suffix(".new")
+        shutil.rmtree(making, ignore_errors=True)
+        shutil.copytree(folder, making, symlinks=True)
+        making.rename(own)
+    return load_base(own)
 
 
 async def open_workshop(base: str, work: Path, *, base_digest: str | None = None) -> Workshop:

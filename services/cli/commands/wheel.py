@@ -16,6 +16,8 @@ from services.cli.profiles import profile_names, profile_text
 from services.kernel.runfile import RunFile, read_runfile
 
 STOP_WAIT_S = 8.0
+BUILT_BASE = Path("bases/default")
+"""Where `envwheel base build` puts a base; `base = "auto"` takes it where it is there."""
 
 
 async def demo(arguments: argparse.Namespace) -> int:
@@ -109,6 +111,8 @@ def _named(file: RunFile, root: Path, arguments: argparse.Namespace) -> RunFile:
         if arguments.solvers < 1:
             raise CliError(f"--solvers {arguments.solvers}: at least 1")
         changes["solvers"] = arguments.solvers
+    if file.deployment.base == "auto":
+        changes["base"] = str(BUILT_BASE.absolute()) if (BUILT_BASE / "base.json").is_file() else "host"
     seed = file.seed if arguments.seed is None else arguments.seed
     if seed < 0:
         raise CliError(f"--seed {seed}: at least 0")
