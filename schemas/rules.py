@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import ceil, sqrt
 
-from schemas.outcomes import Calibration, RolloutOutcome
+from schemas.outcomes import Calibration
 from schemas.science import CalibrationRules
 
 
@@ -48,7 +48,3 @@ def likeness(one: str, other: str) -> float:
     """Share of equal places of two MinHash sketches (hex, 8 digits a place): an estimate of Jaccard similarity."""
     places = [one[i : i + 8] == other[i : i + 8] for i in range(0, min(len(one), len(other)), 8)]
     return sum(places) / len(places) if places else 0.0
-
-
-def has_reward(outcome: RolloutOutcome) -> bool:
-    return outcome is not RolloutOutcome.infra_failed

@@ -44,8 +44,3 @@ def parse_subject(text: str) -> Subject:
 def pattern(run: str, message: str, *, lane: str = "*") -> str:
     """The NATS pattern of one message (and lane) in one run."""
     return f"{run}.{message}.*.{lane}.*"
-
-
-def stream_of(run: str) -> str:
-    """JetStream stream name of a run."""
-    return f"run_{run}"

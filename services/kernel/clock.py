@@ -1,4 +1,4 @@
-"""Wall clocks: the machine's, and one that is moved by hand. Times go into meta only, never into a body or an id."""
+"""Wall clocks: the machine's, and one that stands still. Times go into meta only, never into a body or an id."""
 
 import time
 from dataclasses import dataclass
@@ -18,12 +18,9 @@ class SystemClock:
 
 @dataclass
 class ManualClock:
-    """Stands still until it is moved."""
+    """Says the time that it is set to, so that equal messages make equal records."""
 
     at_ns: int = 0
 
     def now_ns(self) -> int:
         return self.at_ns
-
-    def advance(self, ns: int) -> None:
-        self.at_ns += ns

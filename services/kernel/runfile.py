@@ -19,7 +19,6 @@ Path = tuple[str, ...]
 
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Deployment(Section, frozen=True, kw_only=True):

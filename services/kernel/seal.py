@@ -19,7 +19,7 @@ NO_ROOT = sha256(b"").hexdigest()
 
 
 class SealBroken(ValueError):
-    """Records do not give the sealed root, or segments do not follow each other."""
+    """Records do not give the sealed root, or cannot be sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,3 @@ def check_segment(segment: Segment, records: Sequence[Stored]) -> None:
     """Raises: SealBroken where these are not the records that were sealed."""
     if (found := seal(records, segment.previous_root)) != segment:
         raise SealBroken(f"sealed {segment}, found {found}")
-
-
-def check_succession(segments: Iterable[Segment]) -> None:
-    """Raises: SealBroken where a segment does not follow the one before it; the first starts at position 1."""
-    position, root = 0, NO_ROOT
-    for segment in segments:
-        if segment.first != position + 1 or segment.previous_root != root:
-            raise SealBroken(f"{segment} does not follow position {position} with root {root}")
-        position, root = segment.last, segment.root

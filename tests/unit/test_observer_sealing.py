@@ -14,7 +14,7 @@ from services.kernel.clock import ManualClock
 from services.kernel.delivery import read_event
 from services.kernel.log import Entry
 from services.kernel.memory import MemoryLog
-from services.kernel.seal import NO_ROOT, SealBroken, check_succession
+from services.kernel.seal import NO_ROOT, SealBroken
 from services.observer.views.lines import LineError, decode_lines, encode_line
 from services.observer.views.sealing import Sealer, note_bytes, note_of, segment_of
 from tests.support.histories import seal_all
@@ -62,7 +62,7 @@ async def test_segments_end_after_so_many_records_and_with_the_run(store: Artifa
     assert [(note.ordinal, note.first, note.last, note.count) for note in found][:3] == [
         (0, 1, 3, 3), (1, 4, 6, 3), (2, 7, 8, 2),
     ]  # fmt: skip
-    check_succession(segment_of(note) for note in found)
+    assert [note.previous_root for note in found] == [NO_ROOT, *(note.root for note in found[:-1])]
 
 
 async def test_the_artifact_of_a_segment_holds_its_records_byte_for_byte(store: ArtifactStore) -> None:

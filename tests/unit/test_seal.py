@@ -5,7 +5,7 @@ from hashlib import sha256
 import pytest
 
 from services.kernel.log import Stored
-from services.kernel.seal import GENESIS, NO_ROOT, SealBroken, Segment, chain, check_segment, check_succession, seal
+from services.kernel.seal import GENESIS, NO_ROOT, SealBroken, Segment, chain, check_segment, seal
 
 
 def record(seq: int, subject: str, data: bytes) -> Stored:
@@ -67,14 +67,3 @@ def test_holes_and_nothing_are_not_sealed() -> None:
         seal([A, C])
     with pytest.raises(SealBroken, match="out of order"):
         seal([A, C, B])
-
-
-def test_segments_must_follow_each_other() -> None:
-    first = seal([A, B])
-    second = seal([C], first.root)
-    check_succession([first, second])
-    check_succession([])
-
-    for wrong in ([second], [first, seal([C])], [first, first], [first, Segment(4, 4, 1, second.root, first.root)]):
-        with pytest.raises(SealBroken, match="does not follow position"):
-            check_succession(wrong)

@@ -275,10 +275,6 @@ class _LayerWriter:
                 raise LayerError(f'/{path}: {bind} is the host\'s and read-only with base = "host"; use a built base')
 
 
-def _names_directory(target: str) -> bool:
-    return posixpath.basename(target) in ("", ".", "..")
-
-
 def _settle_times(layer: Path, since_s: float) -> None:
     """Gives the constant time to all that has been written since; a time that a RUN line has set by itself stays."""
     until_s = time.time() + 1
