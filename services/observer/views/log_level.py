@@ -42,15 +42,6 @@ def log_level(source: Source, *, root: str | None = None) -> LevelReport:
     return LevelReport(level=LEVEL, done=check.done, equal=True, notes=tuple(notes))
 
 
-def head_of(source: Source) -> str | None:
-    """The chain's head at the last sealed record: keep it elsewhere as an anchor. None without a seal."""
-    last = max((e.body.last for e in source.events() if isinstance(e.body, SegmentSealed)), default=0)
-    head = GENESIS
-    for record in source.records[:last]:
-        head = link(head, record.subject, record.data)
-    return head.hex() if last else None
-
-
 @dataclass
 class _Check:
     source: Source
@@ -161,7 +152,9 @@ class _Check:
 
     def anchored(self, root: str | None) -> str:
         if root is None:
-            return "consistent with itself, not anchored"
+            unanchored = "consistent with itself, not anchored"
+            head = self._heads[self.sealed_to].hex()
+            return f"{unanchored}; to keep elsewhere, for --root: {head}" if self.sealed_to else unanchored
         if root not in self._anchors:
             raise Differs(Difference(what="unanchored", detail=f"no seal has the root or chain head {root}"))
         return f"anchored: {self._anchors[root]} are those of {root}"
