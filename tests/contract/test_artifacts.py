@@ -62,6 +62,25 @@ def test_a_link_is_not_followed_into_the_store(store: ArtifactStore, tmp_path: P
     assert list(store) == []
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_bytes_are_on_disk_before_their_name_and_the_name_before_it_is_told(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    if known:
+        store.put(b"abc")
+    target, synced = store.path(ABC), []
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append((os.fstat(descriptor).st_ino, target.exists()))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    store.put(b"abc")
+    bytes_before_name = [(target.stat().st_ino, False)]
+    assert synced == ([] if known else bytes_before_name) + [(target.parent.stat().st_ino, True)]
+
+
 @pytest.mark.parametrize("damage", [b"abd", b"ab", b""])
 def test_damaged_bytes_are_an_error_that_names_them(store: ArtifactStore, damage: bytes) -> None:
     store.put(b"abc")

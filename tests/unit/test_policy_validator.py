@@ -1,6 +1,7 @@
 """Calibration, review and the pool follow the rules of the paper, in slot order."""
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import pytest
 
@@ -261,6 +262,25 @@ def test_a_review_asks_afresh_only_where_there_are_too_few_and_the_pool_waits_fo
     said = feed(policy, view, *attempts(asked[0], [0.0, 0.0, 0.0, 0.0]))
     pool = next(body for body in said if isinstance(body, PoolChanged))
     assert [(entry.env, entry.reason) for entry in pool.retired] == [(unknown, Retired.too_hard)]
+
+
+SUM_BY_ORDER = (0.6, 1.0, 0.8, 0.6)
+"""The mean is 0.75, the edge of the band, and in some orders of summing a little more."""
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_a_review_does_not_hang_on_the_order_in_which_rollouts_came(order: tuple[int, ...]) -> None:
+    known, unknown = fake_digest("known"), fake_digest("unknown")
+    view = with_pool(known, unknown)
+    rewards = [SUM_BY_ORDER[place] for place in order]
+    feed(policy, view, *trained(known, 1, rewards), updated(1), updated(2), published(2))
+    (asked,) = feed(policy, view, planned(1, round_=1))
+    admit(view, 0, round_=1)
+    assert isinstance(asked, RolloutRequested)
+    answers = attempts(asked, SUM_BY_ORDER)
+    said = feed(policy, view, *(answers[place] for place in order))
+    pool = next(body for body in said if isinstance(body, PoolChanged))
+    assert set(pool.members) == {known, unknown, env(0)}
 
 
 def test_no_review_before_it_is_due() -> None:
