@@ -1,6 +1,8 @@
 """Policies over generated histories: order decides nothing, parts fold like the whole, repetition is silence."""
 
 from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +24,13 @@ def history(seed: int, order_seed: int) -> list[Event]:
 
 def digests(events: Iterable[Event]) -> list[str]:
     return [event.body.digest for event in events if isinstance(event.body, RoundClosed)]
+
+
+def folded(role: Role, events: Iterable[Event]) -> Any:
+    view = POLICIES[role].initial()
+    for event in events:
+        view = POLICIES[role].fold(view, event)
+    return view
 
 
 def decisions(role: Role, events: list[Event]) -> list[Message]:
@@ -64,14 +73,21 @@ def test_one_other_reward_gives_another_digest_from_its_round_on(seed: int, plac
 @settings(max_examples=10, deadline=None)
 @given(seed=seeds, cut=st.floats(min_value=0, max_value=1))
 def test_a_prefix_and_the_rest_fold_to_the_same_view_as_the_whole(role: Role, seed: int, cut: float) -> None:
+    """Decided over or only read: a view handed over anywhere becomes the same, and what it came from stays as it is."""
     events = [event for event in history(seed, seed) if not hidden(role, event)]
+    place = int(cut * len(events))
     policy = POLICIES[role]
-    whole, parts = policy.initial(), policy.initial()
-    for event in events:
-        whole = policy.fold(whole, event)
-    for event in [*events[: int(cut * len(events))], *events[int(cut * len(events)) :]]:
-        parts = policy.fold(parts, event)
-    assert whole == parts
+    begun = policy.initial()
+    for event in events[:place]:
+        begun = policy.fold(begun, event)
+        policy.decide(begun, event)
+    resumed = deepcopy(begun)
+    for event in events[place:]:
+        resumed = policy.fold(resumed, event)
+        policy.decide(resumed, event)
+    whole = folded(role, events)
+    assert resumed == whole
+    assert begun == folded(role, events[:place])
     assert whole.seen == {event.id for event in events}
 
 
