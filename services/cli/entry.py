@@ -21,6 +21,7 @@ _FAULTS = (
 )
 """Something is not as it must be, and trying again does not mend it."""
 _MISUSES = (
+    "OtherVersions",
     "RunFileError",
     "OptionsError",
     "BadSubjectError",

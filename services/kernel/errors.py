@@ -115,5 +115,12 @@ class Diverged(DeliveryError):
         self.ours_digest = ours_digest
 
 
+class OtherVersions(DeliveryError):
+    """This code decides or speaks in other versions than those that the run began with."""
+
+    def __init__(self, differing: list[str]) -> None:
+        super().__init__(f"{'; '.join(differing)}: go on with the version of envwheel that began the run")
+
+
 class Superseded(DeliveryError):
     """Another worker's answer came first and counts; ours is dropped."""

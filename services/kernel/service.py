@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 from schemas.codec import same_body
 from schemas.messages import RunStarted
 from schemas.outcomes import Role
+from schemas.pins import other_versions
 from schemas.science import Science
 from schemas.subjects import pattern
 from schemas.topology import decider_patterns, work_patterns
 from services.kernel.artifacts import ArtifactStore
 from services.kernel.decider import Decider, Policy
 from services.kernel.delivery import Speaker, read_event
+from services.kernel.errors import OtherVersions
 from services.kernel.jetstream_log import JetStreamLog, connect
 from services.kernel.log import EventLog, WorkQueue
 from services.kernel.options import ServiceOptions
@@ -67,7 +69,8 @@ async def serve(role: Role, policy: Policy[Any], build: Build, options: ServiceO
     """Run one replica until `stop` is set.
 
     Raises:
-        Diverged, Unreadable, LogDenied and the like: going on would be wrong; the process should end with an error.
+        OtherVersions, Diverged, Unreadable, LogDenied and the like: going on would be wrong; the process should end
+        with an error.
     """
     options.work.mkdir(parents=True, exist_ok=True)
     log = await open_log(options, role)
@@ -76,6 +79,8 @@ async def serve(role: Role, policy: Policy[Any], build: Build, options: ServiceO
         run = await _unless_stopped(read_run(log, options.run), stop)
         if run is None:
             return
+        if differing := other_versions(run, role, policy.VERSION):
+            raise OtherVersions(differing)
         speaker = speaker_of(options, role)
         handler = await build(Context(options, run, log, ArtifactStore(options.artifacts).create(), speaker))
         decider = Decider(log, policy, speaker, decider_patterns(options.run, role))

@@ -43,6 +43,7 @@ class View:
 class PoolByRoster:
     """Each roster change makes a request and, in one step with it, a pool; `give_up` answers requests at once."""
 
+    VERSION = 1
     give_up: bool = False
     members: tuple[str, ...] = ()
 

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from schemas.codec import same_body
 from schemas.envelope import Event
-from schemas.messages import RolloutCompleted
+from schemas.messages import MESSAGES, RolloutCompleted
 from schemas.outcomes import Role
 from services.kernel import service
 from services.kernel.delivery import Answer, read_event
-from services.kernel.errors import Unreadable
+from services.kernel.errors import OtherVersions, Unreadable
 from services.kernel.jetstream_log import connect
 from services.kernel.log import Entry, EventLog
 from services.kernel.meter import CpuMeter, Watch
@@ -138,6 +139,36 @@ async def test_a_decider_that_must_not_go_on_ends_the_service_also_while_it_drai
         await asyncio.wait_for(serving, 5)
     assert [handler.closed for handler in house.handlers] == [1]
     assert await house.completed() == 0
+
+
+@pytest.mark.parametrize(
+    ("pins", "told"),
+    [
+        ({"policies": {"solver": 2}}, "policy of solver: the run has 2, this code 1"),
+        ({"messages": {"round_closed": 3}}, "message round_closed: the run has 3, this code 1"),
+        ({"messages": {"env_painted": 1}}, "message env_painted: the run has 1, this code None"),
+    ],
+)
+async def test_a_run_that_began_with_other_versions_is_left_alone(
+    house: House, pins: dict[str, dict[str, int]], told: str
+) -> None:
+    began = opening()[0]
+    await say(house.log, msgspec.structs.replace(began, **pins), request(1))
+    with pytest.raises(OtherVersions, match=f"^{told}: go on with the version"):
+        await asyncio.wait_for(house.start(), 10)
+    assert house.handlers == []
+
+
+async def test_the_versions_of_this_code_take_part(house: House) -> None:
+    began = opening()[0]
+    pins = {"policies": {role.value: POLICIES[role].VERSION for role in POLICIES}}
+    messages = {message.name: message.version for message in MESSAGES}
+    await say(house.log, msgspec.structs.replace(began, **pins, messages=messages), request(1))
+    house.gate.set()
+    serving = house.start()
+    await until(lambda: reached(house, 2))
+    house.stop.set()
+    await asyncio.wait_for(serving, 5)
 
 
 async def test_a_handler_that_cannot_be_built_ends_the_service(house: House) -> None:

@@ -21,6 +21,7 @@ from schemas.messages import (
     RolloutRequested,
     RoundPlanned,
     RunFinished,
+    RunStarted,
     UpdatePlanned,
 )
 from schemas.outcomes import CheckpointReason, Role
@@ -166,10 +167,24 @@ def test_a_mutated_policy_is_found_at_the_first_differing_id() -> None:
             for message in said
         ]
 
-    mutated = SimpleNamespace(initial=true.initial, fold=true.fold, decide=decide)
+    mutated = SimpleNamespace(VERSION=true.VERSION, initial=true.initial, fold=true.fold, decide=decide)
     found = difference(decisions_level(whole_run().source(), {**POLICIES, Role.trainer: mutated}))
     third = first(whole_run(), UpdatePlanned, 2)
     assert (found.what, found.id, found.seq) == ("changed", third.id, third.seq)
+
+
+def test_decisions_of_another_version_are_not_held_against_the_log() -> None:
+    true: ModuleType = POLICIES[Role.trainer]
+    newer = SimpleNamespace(VERSION=true.VERSION + 1, initial=true.initial, fold=true.fold, decide=true.decide)
+    history = whole_run()
+    began = history.events[0].body
+    assert isinstance(began, RunStarted)
+    pinned = msgspec.structs.replace(began, policies={"trainer": true.VERSION}, messages={"round_closed": 1})
+    records = [replace(history.records[0], data=encode(pinned, history.events[0].meta)), *history.records[1:]]
+    assert decisions_level(numbered(records), POLICIES).equal
+    found = decisions_level(numbered(records), {**POLICIES, Role.trainer: newer})
+    told = f"policy of trainer: the run has {true.VERSION}, this code {newer.VERSION}"
+    assert (found.equal, found.not_reproducible) == (False, told)
 
 
 def test_every_checkpoint_is_computed_again() -> None:

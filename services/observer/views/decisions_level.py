@@ -12,10 +12,12 @@ from schemas.messages import (
     Message,
     RolloutRequested,
     RunFinished,
+    RunStarted,
     WorkParked,
     WorkResolved,
 )
 from schemas.outcomes import Nature, Purpose, Role
+from schemas.pins import other_versions
 from schemas.topology import decider_patterns
 from services.kernel.decider import Policy
 from services.kernel.log import matches
@@ -34,6 +36,10 @@ def decisions_level(source: Source, policies: Mapping[Role, Policy[Any]]) -> Lev
     Raises: Unreadable where a record cannot be read: run the level `log` first.
     """
     recorded = {event.id: event for event in source.events()}
+    began = next((event.body for event in recorded.values() if isinstance(event.body, RunStarted)), None)
+    for role, policy in policies.items():
+        if began is not None and (differing := other_versions(began, role, policy.VERSION)):
+            return LevelReport(level=LEVEL, done=0, equal=False, not_reproducible="; ".join(differing))
     told: dict[str, _Decided] = {}
     unreached = 0
     found: _Found = []
