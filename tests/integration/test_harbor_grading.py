@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from services.kernel.archive import FileEntry
-from services.kernel.harbor.grade import EnvironmentBroken, Grade
-from services.kernel.sandbox.protocol import Ended, Pins, SandboxError
+from services.kernel.harbor.grade import EnvironmentBroken, Grade, GradeFailed, Grader
+from services.kernel.harbor.task import HarborTask
+from services.kernel.sandbox.protocol import Ended, Image, Pins, SandboxError, SnapshotId
 from tests.support.harbor_tasks import TEST_SH, TOML, greeting
 from tests.support.lab import Lab, open_lab
 
@@ -214,6 +215,28 @@ async def test_verifiers_run_as_harbor_runs_them(lab: Lab, test_sh: str, reward:
     assert isinstance(grade, Grade)
     assert grade.reward == reward
     assert len(grade.output) <= task.verifier_limits.output_bytes_max
+
+
+class Unlucky(Grader):
+    """Grades for real, but for the first time."""
+
+    attempts = 0
+
+    async def attempt(
+        self, task: HarborTask, image: Image, snapshot: SnapshotId | None, *, pins: Pins | None = None
+    ) -> Grade | GradeFailed:
+        self.attempts += 1
+        graded = await super().attempt(task, image, snapshot, pins=pins)
+        return graded if self.attempts > 1 else GradeFailed(reason="a hiccup")
+
+
+async def test_a_grading_that_gave_no_reward_is_done_once_more_before_anybody_is_blamed(
+    lab: Lab, tmp_path: Path
+) -> None:
+    lab.grader = unlucky = Unlucky(lab.backend, tmp_path / "grading")
+    grade = await lab.attempt(greeting(), HONEST)
+    assert isinstance(grade, Grade)
+    assert (grade.reward, grade.broken_by_agent, unlucky.attempts) == (1.0, None, 2)
 
 
 async def test_a_sandbox_that_cannot_be_had_is_infrastructure_and_no_grade(lab: Lab) -> None:
