@@ -116,12 +116,21 @@ async def test_the_digest_follows_every_step_and_every_copied_byte_and_nothing_e
         ("COPY files/notes.txt /usr/bin/tool", "base = "),
         ("COPY files/notes.txt /bin/tool", "base = "),
         ("RUN ln -s loop /loop\nCOPY files /loop/", "links"),
+        ("COPY files/notes.txt /app/" + "x" * 256, "at most 255 bytes"),
+        ("WORKDIR /none/" + "x" * 256, "at most 255 bytes"),
+        ("RUN rm /lib64 /bin", "no sandbox starts from what it leaves"),
     ],
 )
 async def test_a_build_that_cannot_succeed_says_which_step_and_why(lab: Lab, dockerfile: str, reason: str) -> None:
     toml = TOML.replace("build_timeout_sec = 20.0", "build_timeout_sec = 1.0")
     with pytest.raises(BuildFailedError, match=reason):
         await lab.task(greeting({"task.toml": toml, **_task(dockerfile)}))
+
+
+async def test_a_work_directory_that_leads_through_a_file_fails_the_build(lab: Lab) -> None:
+    toml = TOML.replace('workdir = "/app"', 'workdir = "/etc/passwd/x"')
+    with pytest.raises(BuildFailedError, match="/etc/passwd/x is not a directory of the image"):
+        await lab.task(greeting({"task.toml": toml}))
 
 
 async def test_a_failed_run_keeps_its_output_and_leaves_no_layer(lab: Lab, tmp_path: Path) -> None:

@@ -117,6 +117,7 @@ def test_files_that_begin_outside_the_subset_need_the_docker_backend(text: str) 
         ("FROM b\nENV A='x", "quote is not closed"),
         ('FROM b\nWORKDIR "x', "quote is not closed"),
         ("FROM b\nRUN", "says nothing"),
+        ('FROM b\nRUN ["echo", "\\ud800"]', "half a character"),
         ("FROM b\n" + "#" * 65_536, "longer than"),
     ],
 )

@@ -40,7 +40,7 @@ def test_paths_are_followed_inside_the_tree(layers: tuple[Path, Path], path: str
     assert locate(layers, path) == place
 
 
-@pytest.mark.parametrize("path", ["/loop", "/app/file/x", "/none/../x"])
+@pytest.mark.parametrize("path", ["/loop", "/app/file/x", "/none/../x", "/app/" + "x" * 256])
 def test_paths_that_no_tree_can_hold_are_errors(layers: tuple[Path, Path], path: str) -> None:
     with pytest.raises(LayerError):
         locate(layers, path)

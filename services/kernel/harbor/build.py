@@ -5,6 +5,7 @@ directory on the host; RUN lines are run offline in a sandbox whose writable lay
 one kind share a layer, so that a sandbox has few of them to stack.
 """
 
+import errno
 import os
 import posixpath
 import time
@@ -28,9 +29,18 @@ from services.kernel.harbor.dockerfile import (
     Workdir,
     parse,
 )
-from services.kernel.harbor.layers import LayerCache, LayerError, directory_mode, locate
+from services.kernel.harbor.layers import TOO_LONG, LayerCache, LayerError, directory_mode, locate
 from services.kernel.harbor.task import HarborTask, resolve_env
-from services.kernel.sandbox.protocol import Ended, ExecResult, Image, Limits, SandboxBackend, SnapshotId
+from services.kernel.sandbox.protocol import (
+    Ended,
+    ExecResult,
+    Image,
+    Limits,
+    SandboxBackend,
+    SandboxError,
+    SandboxRefusedError,
+    SnapshotId,
+)
 
 SOURCE_TIME_S = 1_767_225_600
 """2026-01-01: the time of every file that a build makes or copies, so that listings are the same everywhere."""
@@ -119,7 +129,11 @@ class Builder:
                     else:
                         writer.copy(step, workdir, context)
                 except LayerError as error:
-                    raise BuildFailedError(f"{type(step).__name__.upper()} {workdir}", str(error)) from error
+                    raise BuildFailedError(f"{type(step).__name__.upper()} {workdir[:60]}", str(error)) from error
+                except OSError as error:
+                    if error.errno != errno.ENAMETOOLONG:
+                        raise
+                    raise BuildFailedError(f"{type(step).__name__.upper()} {workdir[:60]}", TOO_LONG) from error
             writer.finish()
             return self._cache.keep(layer, image.digest)
 
@@ -139,7 +153,21 @@ class Builder:
             layer = room / "layer"
             await self._backend.take_layer(snapshot, layer)
             _settle_times(layer, started_s)
+            await self._check_starts(image, layer, limits)
             return self._cache.keep(layer, image.digest)
+
+    async def _check_starts(self, image: Image, layer: Path, limits: Limits) -> None:
+        """A RUN line may have taken away what every sandbox starts with: the task's doing, if the image below starts.
+
+        Raises: BuildFailedError; SandboxError where the machine is at fault.
+        """
+        try:
+            await (await self._backend.start(replace(image, lowers=(*image.lowers, layer)), limits=limits)).close()
+        except SandboxRefusedError:
+            raise
+        except SandboxError as error:
+            await (await self._backend.start(image, limits=limits)).close()
+            raise BuildFailedError("RUN", f"no sandbox starts from what it leaves: {error}") from error
 
 
 def _check_run(step: Run, result: ExecResult) -> None:
@@ -199,13 +227,20 @@ def _configure(image: Image, task: HarborTask) -> Image:
         ) from error
     workdir = environment.workdir or image.workdir
     hidden = any(Path(workdir).is_relative_to(bind) for bind in image.host_binds)
-    if environment.workdir and not hidden and locate(image.lowers, workdir).kind != "directory":
+    if environment.workdir and not hidden and not _is_directory(image, workdir):
         raise BuildFailedError(
             "environment.workdir", f"{workdir} is not a directory of the image; add WORKDIR {workdir}"
         )
     said = msgspec.json.encode([image.digest, workdir, sorted(env.items())])
     pairs = tuple({**dict(image.env), **env}.items())
     return replace(image, digest=digest(said), workdir=workdir, env=pairs)
+
+
+def _is_directory(image: Image, path: str) -> bool:
+    try:
+        return locate(image.lowers, path).kind == "directory"
+    except LayerError:
+        return False
 
 
 class _LayerWriter:

@@ -198,10 +198,11 @@ def _modernise(table: dict[str, Any]) -> list[Problem]:
         if old in environment and new not in environment:
             try:
                 environment[new] = _megabytes(environment.pop(old))
-            except ValueError as error:
+            except (ValueError, OverflowError) as error:
                 problems.append(Problem("value", f"environment.{old}", f"{error}; write {new} as an integer"))
     if "allow_internet" in environment:
-        mode = {True: "public", False: "no-network"}.get(environment.pop("allow_internet"))
+        said = environment.pop("allow_internet")
+        mode = ("public" if said else "no-network") if isinstance(said, bool) else None
         if mode is None or environment.get("network_mode", mode) != mode:
             problems.append(
                 Problem("value", "environment.allow_internet", "contradicts network_mode; keep network_mode")

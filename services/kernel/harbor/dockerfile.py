@@ -201,7 +201,13 @@ def _json_form(rest: str) -> tuple[str, ...] | None:
         words = json.loads(rest)
     except (ValueError, RecursionError):
         return None
-    return tuple(words) if words and all(isinstance(word, str) for word in words) else None
+    if not words or not all(isinstance(word, str) for word in words):
+        return None
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError as error:
+        raise DockerfileError("half a character: a JSON escape of a surrogate without its other half") from error
+    return tuple(words)
 
 
 def _words(rest: str, env: Mapping[str, str]) -> Iterator[str]:

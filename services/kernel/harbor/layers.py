@@ -4,6 +4,8 @@ A path is followed inside the tree alone: links are resolved against the tree's 
 """
 
 import contextlib
+import errno
+import os
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,6 +16,7 @@ from typing import Literal
 from services.kernel.sandbox.layers import remove_tree, visible
 
 LINKS_MAX = 40
+TOO_LONG = "a name has at most 255 bytes, a whole path fewer than 4096"
 
 
 class LayerError(Exception):
@@ -43,7 +46,7 @@ def locate(layers: Sequence[Path], path: str) -> Place:
         if part in ("", ".", ".."):
             done = done[:-1] if part == ".." else done
             continue
-        found = visible(layers, "/".join([*done, part]))
+        found = _seen(layers, path, [*done, part])
         if found is not None and stat.S_ISLNK(found[1].st_mode):
             links += 1
             if links > LINKS_MAX:
@@ -59,6 +62,15 @@ def locate(layers: Sequence[Path], path: str) -> Place:
                 raise LayerError(f"{path!r}: {'/'.join(done)!r} is not a directory")
             return Place("/".join([*done, *rest]), "absent" if found is None else "file")
     return Place("/".join(done), "directory")
+
+
+def _seen(layers: Sequence[Path], path: str, parts: Sequence[str]) -> tuple[Path, os.stat_result] | None:
+    try:
+        return visible(layers, "/".join(parts))
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise LayerError(f"{path[:60]!r}…: {TOO_LONG}") from error
 
 
 def directory_mode(layers: Sequence[Path], path: str) -> int:
