@@ -1,6 +1,7 @@
 """A group of rollouts: the same facts each time, each attempt by itself, and whatever an agent does is graded."""
 
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from services.kernel.models.template import Template
 from services.kernel.sandbox.protocol import SandboxError
 from services.kernel.workshop import Workshop
 from services.solver.handler import NoTaskError, SolverHandler, load_torch
+from services.solver.rollout.group import AttemptFailedError
 from tests.integration.test_harbor_grading import READS, TWO_CHECKS
 from tests.support.feeding import as_event
 from tests.support.harbor_tasks import TEST_SH, TOML, greeting
@@ -259,6 +261,25 @@ async def test_trouble_of_engine_sandbox_or_store_gives_no_fact_and_leaves_nothi
         await closed.backend.close()
         with pytest.raises(SandboxError, match="closed"):
             await Bench(closed, bench.store).group(None, env=task)
+
+
+def kill_a_sandbox() -> None:
+    """One of those that this process runs."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    boxes = [int(child) for child in children if b"bwrap" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    assert len(boxes) == 2
+    os.kill(boxes[0], signal.SIGKILL)
+
+
+async def test_a_sandbox_that_dies_under_one_attempt_is_no_zero_and_no_fact_of_any(bench: Bench) -> None:
+    def strikes(turn: int) -> None:
+        if turn == 1:
+            kill_a_sandbox()
+
+    with pytest.raises(AttemptFailedError):
+        await bench.say([HI, "echo more"], [HI, "echo more"], before=strikes)
+    assert bench.left() == []
+    assert [fact.outcome for fact in await bench.say([HI], [HI])] == [SOLVED, SOLVED]
 
 
 async def test_a_verifier_sees_no_trace_of_an_attempt_but_its_files(bench: Bench) -> None:

@@ -135,6 +135,17 @@ def plan_first_round(view: policy.View) -> list[EnvRequested]:
     return requested(feed(policy, view, *said))
 
 
+def seeds_of(run_seed: int) -> dict[int, int]:
+    said = feed(policy, policy.initial(), *opening(run_seed), version_0())
+    return {slot.slot: slot.assignment.seed for body in said if isinstance(body, RoundPlanned) for slot in body.slots}
+
+
+def test_every_seed_follows_from_the_runs_own_and_from_what_it_is_for() -> None:
+    one, other = seeds_of(7), seeds_of(8)
+    assert one.keys() == other.keys() == {0, 1, 2, 3}
+    assert len({*one.values(), *other.values()}) == 8
+
+
 def test_at_most_open_max_slots_are_open_and_they_are_issued_in_order() -> None:
     view = policy.initial()
     first = plan_first_round(view)

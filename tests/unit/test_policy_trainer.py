@@ -81,6 +81,28 @@ def test_a_wave_asks_in_the_seeded_order_of_the_pool() -> None:
     assert {(request.purpose, request.attempts) for request in wave} == {(Purpose.train, 4)}
 
 
+def seeds_of(run_seed: int) -> dict[str, int]:
+    """Of all that is asked for and planned towards the first update, by id."""
+    view = policy.initial()
+    rules = TrainingRules(updates_per_round=1, groups=2, attempts=4, waves_max=1)
+    science = small_science(training=rules, evaluation=EvaluationRules(near_attempts=1, far_attempts=1), rounds=1)
+    began = opening(run_seed, science)
+    said = feed(policy, view, *began, version(0, CheckpointReason.cold_start), pool(*ENVS[:2]))
+    asked = [body for body in said if isinstance(body, RolloutRequested)]
+    for request in asked:
+        if request.purpose is Purpose.train:
+            said += feed(policy, view, *answers(request, SIGNAL))
+    return {body.id: body.seed for body in said if isinstance(body, RolloutRequested | UpdatePlanned)}
+
+
+def test_every_seed_follows_from_the_runs_own_and_from_what_it_is_for() -> None:
+    one, other = seeds_of(7), seeds_of(8)
+    assert one.keys() == other.keys()
+    assert len(one) == 3 + 2 + 1
+    assert len({*one.values(), *other.values()}) == 2 * len(one)
+    assert seeds_of(7) == one
+
+
 def test_the_deficit_is_asked_for_and_groups_stay_in_request_order() -> None:
     view, wave = begun()
     more = feed(policy, view, *answers(wave[1], SIGNAL), *answers(wave[0], NONE))

@@ -283,6 +283,25 @@ def test_a_review_does_not_hang_on_the_order_in_which_rollouts_came(order: tuple
     assert set(pool.members) == {known, unknown, env(0)}
 
 
+def seeds_of(run_seed: int) -> dict[str, int]:
+    """Of two calibrations, of one of them its second half, and of a review, by id."""
+    view = policy.initial()
+    feed(policy, view, *opening(run_seed), planned(2))
+    first, second = (to_calibration(view, slot) for slot in range(2))
+    asked = [first, second, *feed(policy, view, *attempts(first, [1.0, 1.0, 1.0, 0.0]))]
+    old = fake_digest("old")
+    pool = PoolChanged(pool_version=1, members=(old,), added=(PoolEntry(env=old, round=0, slot=0),), retired=())
+    asked += feed(policy, view, pool, updated(1), updated(2), published(2), planned(1, round_=1))
+    return {body.id: body.seed for body in asked if isinstance(body, RolloutRequested)}
+
+
+def test_every_seed_follows_from_the_runs_own_and_from_what_it_is_for() -> None:
+    one, other = seeds_of(7), seeds_of(8)
+    assert one.keys() == other.keys()
+    assert len(one) == 4
+    assert len({*one.values(), *other.values()}) == 2 * len(one)
+
+
 def test_no_review_before_it_is_due() -> None:
     easy = fake_digest("easy")
     view = with_pool(easy)
