@@ -33,8 +33,8 @@ class ProposalRules(Section, frozen=True, kw_only=True):
     open_max: Count = 8
     """Slots that are worked on at once (W)."""
     revisions_max: Natural = 2
-    cited_max: Count = 8
-    """Rollouts on the parent that an assignment cites."""
+    cited_max: Annotated[int, msgspec.Meta(ge=1, le=16)] = 8
+    """Rollouts on the parent that an assignment cites. Bounded, since a plan is one message."""
     past_max: Natural = 4
     """Admitted environments shown as examples."""
 

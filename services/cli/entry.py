@@ -18,6 +18,7 @@ _FAULTS = (
     "ArtifactMissing",
     "ProjectionError",
     "ViewsForeign",
+    "LogTooLarge",
 )
 """Something is not as it must be, and trying again does not mend it."""
 _MISUSES = (

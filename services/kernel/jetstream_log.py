@@ -16,6 +16,7 @@ _FREE_SUBJECT = {"Nats-Expected-Last-Subject-Sequence": "0"}
 """Makes an append create-only for ever; the server's duplicate window forgets, this does not."""
 _TAKEN = (10071, 10201)
 """Wrong last sequence of the subject; an atomic batch holds a known id."""
+_OTHER_SETTINGS = 10058
 _BATCH_BROKEN = (10176, 10210, 10211)
 """A batch lost a part on the way or waits behind too many others: it stored nothing and may be sent again."""
 _WORM: dict[str, Any] = {
@@ -53,7 +54,7 @@ class JetStreamLog:
         self._entry_bytes_max = entry_bytes_max
 
     async def create(self, *, replicas: int = 1) -> None:
-        """Makes the stream; one that is there with the same settings is taken as it is.
+        """Makes the stream; one that is there is taken as it is, with the bound on entries that it was made with.
 
         Raises: LogRefused where a stream of that name has other settings, so that records could be lost or changed.
         """
@@ -63,7 +64,11 @@ class JetStreamLog:
             "num_replicas": replicas,
             "max_msg_size": self._entry_bytes_max + 2**10,
         }
-        await patiently(partial(self._connection.api, f"STREAM.CREATE.{self.stream}", config), self._patience_s)
+        try:
+            await patiently(partial(self._connection.api, f"STREAM.CREATE.{self.stream}", config), self._patience_s)
+        except LogRefused as refused:
+            if refused.code != _OTHER_SETTINGS:
+                raise
         await self.check()
 
     async def check(self) -> None:

@@ -40,7 +40,7 @@ class NatsServer:
     """
 
     def __init__(
-        self, store: Path, *, port: int = 0, users: Sequence[NatsUser] = (), max_payload_bytes: int = 2**20
+        self, store: Path, *, port: int = 0, users: Sequence[NatsUser] = (), max_payload_bytes: int = 8 * 2**20
     ) -> None:
         self._store = store
         self._users = tuple(users)

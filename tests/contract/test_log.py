@@ -161,8 +161,8 @@ async def test_get_gives_the_record_of_a_subject_or_none(log: EventLog) -> None:
 
 
 async def test_what_no_log_would_take_is_refused_before_it_is_sent(log: EventLog) -> None:
-    big = Entry("run1.a.9", "9", b"x" * (256 * 2**10 + 1))
-    with pytest.raises(LogTooLarge, match=r"run1\.a\.9 \(id 9\) has 262145 bytes.*artifact store"):
+    big = Entry("run1.a.9", "9", b"x" * (6 * 2**20 + 1))
+    with pytest.raises(LogTooLarge, match=r"run1\.a\.9 \(id 9\) has 6291457 bytes.*artifact store"):
         await log.append([big])
     with pytest.raises(LogTooLarge, match="1001 entries"):
         await log.append([entry(f"a.{n}") for n in range(1001)])
@@ -175,13 +175,13 @@ async def test_what_no_log_would_take_is_refused_before_it_is_sent(log: EventLog
 
 
 async def test_the_largest_entry_and_the_largest_batch_fit(log: EventLog) -> None:
-    largest = Entry("run1.a.0", "0", b"x" * (256 * 2**10))
+    largest = Entry("run1.a.0", "0", b"x" * (6 * 2**20))
     await log.append([largest])
     await log.append([entry(f"b.{n}") for n in range(1000)])
     await append_in_parts(log, [entry(f"c.{n}") for n in range(1001)])
 
     records = await everything(log)
-    assert len(records[0].data) == 256 * 2**10
+    assert len(records[0].data) == 6 * 2**20
     assert [r.subject for r in records[-1001:]] == [f"run1.c.{n}" for n in range(1001)]
     assert len(records) == 2002
 

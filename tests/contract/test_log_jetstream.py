@@ -53,6 +53,19 @@ async def test_nothing_on_the_stream_can_be_deleted_or_purged() -> None:
         await log.close()
 
 
+async def test_a_stream_of_an_older_release_is_taken_with_its_own_bound_on_entries() -> None:
+    with nats_server() as server:
+        connection = await Connection.open(server.url)
+        await JetStreamLog(connection, "run1", same, entry_bytes_max=1000).create()
+        log = JetStreamLog(connection, "run1", same)
+        await log.create()
+        await log.append([entry("a.1")])
+        with pytest.raises(LogRefused, match="message size exceeds maximum"):
+            await log.append([Entry("run1.a.2", "2", b"x" * 3000)])
+        assert await subjects(log) == ["run1.a.1"]
+        await connection.close()
+
+
 async def test_a_stream_that_could_lose_records_is_refused() -> None:
     with nats_server() as server:
         connection = await Connection.open(server.url)
@@ -61,7 +74,7 @@ async def test_a_stream_that_could_lose_records_is_refused() -> None:
 
         with pytest.raises(LogRefused, match=r"not write-once and durable.*'storage': 'memory'"):
             await connect(server.url, "run1", same)
-        with pytest.raises(LogRefused, match="already in use with a different configuration"):
+        with pytest.raises(LogRefused, match=r"not write-once and durable.*'storage': 'memory'"):
             await opened(server.url)
         with pytest.raises(LogRefused, match="stream not found"):
             await connect(server.url, "run2", same)
@@ -138,7 +151,7 @@ async def test_what_is_over_the_servers_own_limit_is_a_clear_error() -> None:
     with nats_server() as server:
         connection = await Connection.open(server.url)
         with pytest.raises(LogTooLarge, match="max_payload"):
-            await connection.publish("run1.a.1", b"x" * (2**20 + 1))
+            await connection.publish("run1.a.1", b"x" * (2**23 + 1))
         await connection.close()
 
 

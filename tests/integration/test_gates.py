@@ -15,7 +15,7 @@ from services.kernel.harbor.task import read_task_dir
 from services.kernel.heldout.grams import HeldOutText, build_grams, read_grams
 from services.kernel.sandbox.protocol import SandboxError
 from services.kernel.workshop import Workshop, WorkshopError, open_workshop
-from services.validator.gates.gate import Cost, Finding
+from services.validator.gates.gate import DETAIL_CHARS_MAX, Cost, Finding
 from services.validator.gates.likeness import PLACES, sketch_of
 from services.validator.gates.run import DRAFT_GATES, GATES, GateReport, run_gates
 from tests.integration.test_harbor_far_tasks import FOLDER
@@ -126,6 +126,12 @@ async def test_what_is_not_well_formed_says_where_and_why(
     found = await stopped_at(shop, files, "well-formed")
     assert reason in found.detail
     assert any(reason.removeprefix("archive:") in problem for problem in found.content["problems"])
+
+
+async def test_a_detail_that_quotes_the_environment_at_length_is_cut(shop: Workshop) -> None:
+    found = await stopped_at(shop, greeting({"environment/Dockerfile": "FROM " + "\x01" * 60_000 + "\n"}), "builds")
+    assert found.detail.startswith(r"base '\x01\x01")
+    assert len(found.detail) == DETAIL_CHARS_MAX
 
 
 async def test_an_implicit_limit_passes_and_is_told(shop: Workshop) -> None:

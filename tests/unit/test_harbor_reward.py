@@ -129,6 +129,7 @@ def test_test_results_come_by_name(tmp_path: Path) -> None:
         _ctrf({"name": "a"}),
         _ctrf("a"),
         _ctrf(*({"name": str(i), "status": "passed"} for i in range(1001))),
+        _ctrf(*({"name": "\U0001f600" * 100 + str(i), "status": "passed"} for i in range(11))),
     ],
 )
 def test_a_report_that_is_not_sane_names_no_tests_and_leaves_the_reward(tmp_path: Path, raw: bytes) -> None:

@@ -1,5 +1,9 @@
 """The proposer's plans answer to what the solver did."""
 
+import msgspec
+
+from schemas.codec import encode
+from schemas.envelope import Meta
 from schemas.messages import (
     CheckpointPublished,
     EnvAbandoned,
@@ -26,8 +30,10 @@ from schemas.outcomes import (
     RolloutOutcome,
     Verdict,
 )
-from schemas.parts import GateResult, PoolEntry, RosterEntry, Usage
-from schemas.science import ProposalRules
+from schemas.parts import Assignment, CitedRollout, GateResult, PoolEntry, RosterEntry, Slot, Usage
+from schemas.science import PoolRules, ProposalRules
+from services.kernel.harbor.reward import TEST_RESULTS_BYTES_MAX, parse_ctrf
+from services.kernel.log import ENTRY_BYTES_MAX
 from services.proposer import policy
 from tests.support.feeding import feed
 from tests.support.script import fake_digest
@@ -240,3 +246,39 @@ def test_a_parked_request_is_given_up_as_infra_failed() -> None:
     assert [type(body) for body in answer] == [EnvAbandoned]
     assert isinstance(answer[0], EnvAbandoned)
     assert answer[0].reason is Abandoned.infra_failed
+
+
+def test_the_largest_plan_that_settings_and_verifiers_allow_is_one_message() -> None:
+    named = [{"name": f"{n:0195}", "status": "failed"} for n in range(20)]
+    tests = parse_ctrf(msgspec.json.encode({"results": {"tests": named}}))
+    assert TEST_RESULTS_BYTES_MAX - 200 < len(msgspec.json.encode(tests)) <= TEST_RESULTS_BYTES_MAX
+    cited = CitedRollout(id=fake_digest(1), content=fake_digest(2), reward=1 / 3, tests=tests)
+    order = Assignment(
+        direction=Direction.new,
+        domain="any",
+        seed=2**63,
+        parent=fake_digest(3),
+        rollouts=(cited,) * bound(ProposalRules, "cited_max"),
+        past=(fake_digest(4),) * 8,
+    )
+    slots = tuple(Slot(slot=slot, assignment=order) for slot in range(bound(PoolRules, "admit_per_round")))
+    plan = RoundPlanned(
+        round=1,
+        wave=0,
+        target=len(slots),
+        waves_left=0,
+        slots=slots,
+        checkpoint_version=0,
+        checkpoint=fake_digest(5),
+        pool_version=1,
+        memory=(fake_digest(6),) * 10_000,
+    )
+    assert len(slots) == 64
+    assert ENTRY_BYTES_MAX / 2 < len(encode(plan, Meta())) < ENTRY_BYTES_MAX
+
+
+def bound(kind: type[msgspec.Struct], name: str) -> int:
+    """The largest value that a setting may have."""
+    most = next(field.type for field in msgspec.structs.fields(kind) if field.name == name).__metadata__[0].le
+    assert isinstance(most, int)
+    return most

@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 REWARD_BYTES_MAX = 64 * 1024
@@ -18,6 +19,8 @@ CTRF_BYTES_MAX = 2**20
 METRICS_MAX = 64
 TESTS_MAX = 1000
 TEST_NAME_CHARS_MAX = 200
+TEST_RESULTS_BYTES_MAX = 4096
+"""Of all results as JSON: facts carry them, and a plan repeats them for every rollout that it cites."""
 
 _PLAIN = re.compile(r"[0-9]{1,20}(\.[0-9]{1,40})?\Z")
 _BLANKS = b" \t\r\n"
@@ -84,7 +87,7 @@ def parse_reward_json(raw: bytes) -> tuple[float, dict[str, float]]:
 
 
 def parse_ctrf(raw: bytes) -> dict[str, bool]:
-    """Test results of a CTRF report; empty where it is damaged, too large, or names a test twice."""
+    """Test results of a CTRF report; empty where it is damaged, names a test twice, or says more than a fact carries."""
     try:
         tests = json.loads(raw.decode("utf-8"))["results"]["tests"]
         found = [(test["name"], test["status"]) for test in tests]
@@ -94,7 +97,9 @@ def parse_ctrf(raw: bytes) -> dict[str, bool]:
         return {}
     passed = {name: status == "passed" for name, status in found}
     sane = all(0 < len(name) <= TEST_NAME_CHARS_MAX and name.isprintable() for name in passed)
-    return passed if sane and len(passed) == len(found) else {}
+    if not sane or len(passed) < len(found) or len(msgspec.json.encode(passed)) > TEST_RESULTS_BYTES_MAX:
+        return {}
+    return passed
 
 
 class _Number(str):

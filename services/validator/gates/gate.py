@@ -15,6 +15,9 @@ from services.kernel.sandbox.protocol import Image
 from services.kernel.workshop import Workshop
 
 
+DETAIL_CHARS_MAX = 2000
+
+
 class Cost(IntEnum):
     """Gates run cheapest first."""
 
@@ -66,6 +69,11 @@ class Finding:
     detail: str = ""
     content: Mapping[str, Any] = field(default_factory=dict)
     observed: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """The environment's author has a say in what a detail quotes, and a message carries it."""
+        if len(self.detail) > DETAIL_CHARS_MAX:
+            object.__setattr__(self, "detail", self.detail[: DETAIL_CHARS_MAX - 1] + "…")
 
     def content_bytes(self) -> bytes:
         return msgspec.json.encode(dict(self.content), order="deterministic")
