@@ -6,7 +6,8 @@ One run tells the story: it is killed, interrupted and resumed, and its log is i
 import ctypes
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,19 @@ def test_a_kill_of_the_supervisor_leaves_no_process(desk: Desk) -> None:
     assert f" {desk.run}" not in Path("/proc/self/mountinfo").read_text()
 
 
-def test_sigterm_ends_all_within_five_seconds_and_up_goes_on(desk: Desk) -> None:
+def terminate(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """As Ctrl-C does: everybody in the foreground hears it."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize("end", [terminate, interrupt])
+def test_a_signal_ends_all_within_five_seconds_and_up_goes_on(
+    desk: Desk, end: Callable[[subprocess.Popen[str]], None]
+) -> None:
     mounted = mounts()
     process = desk.up()
     desk.wait_for(lambda: desk.pid_of("trainer-0") is not None and len(desk.processes()) >= 7)
@@ -54,7 +67,7 @@ def test_sigterm_ends_all_within_five_seconds_and_up_goes_on(desk: Desk) -> None
     assert second.returncode == 3
     assert "is in use" in second.stderr
     assert "envwheel stop" in second.stderr
-    process.send_signal(signal.SIGTERM)
+    end(process)
     assert desk.wait_for(lambda: process.poll() is not None and desk.processes() == [], within_s=6) < 5.5
     output, _ = process.communicate()
     assert process.returncode == 0, output
