@@ -1,7 +1,7 @@
 """The decider: appends what follows from the log, once, whoever else decides, and stops rather than guess."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +16,7 @@ from schemas.parked import infra_answers
 from schemas.topology import decider_patterns
 from services.kernel.decider import Decider
 from services.kernel.errors import Diverged, Unreadable
-from services.kernel.log import Entry, EventLog
+from services.kernel.log import Appended, Entry, EventLog
 from tests.support.delivery import (
     PATIENCE_S,
     RUN,
@@ -131,17 +131,27 @@ async def test_of_several_replicas_each_message_comes_once(log: EventLog) -> Non
     assert deciders[0].view == deciders[1].view == deciders[2].view
 
 
-async def test_a_restarted_decider_appends_nothing_that_is_there(log: EventLog) -> None:
+async def test_a_restarted_decider_appends_nothing_that_is_there(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = decider_on(log, PoolByRoster())
     async with deciding(log, first):
         await say(log, roster(1), roster(2), roster(3))
         await until_seen(log, first)
     before = await everything(log)
+    tried: list[Sequence[Entry]] = []
+    append = log.append
 
+    async def watched(entries: Sequence[Entry]) -> Appended:
+        tried.append(entries)
+        return await append(entries)
+
+    monkeypatch.setattr(log, "append", watched)
     second = decider_on(log, PoolByRoster())
     async with deciding(log, second):
         await until_seen(log, second)
 
+    assert tried == []
     assert await everything(log) == before
     assert second.view == first.view
 
