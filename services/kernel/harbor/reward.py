@@ -87,7 +87,7 @@ def parse_reward_json(raw: bytes) -> tuple[float, dict[str, float]]:
 
 
 def parse_ctrf(raw: bytes) -> dict[str, bool]:
-    """Test results of a CTRF report; empty where it is damaged, names a test twice, or says more than a fact carries."""
+    """Test results of a CTRF report; empty where it is damaged, names a test twice, or exceeds what a fact carries."""
     try:
         tests = json.loads(raw.decode("utf-8"))["results"]["tests"]
         found = [(test["name"], test["status"]) for test in tests]

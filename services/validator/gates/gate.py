@@ -14,7 +14,6 @@ from services.kernel.harbor.task import HarborTask
 from services.kernel.sandbox.protocol import Image
 from services.kernel.workshop import Workshop
 
-
 DETAIL_CHARS_MAX = 2000
 
 
