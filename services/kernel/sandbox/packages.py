@@ -15,8 +15,6 @@ from pathlib import Path
 from services.kernel.sandbox.protocol import SandboxError
 from services.kernel.sandbox.skeleton import SYSTEM_FOLDERS, open_folder
 
-MIRROR = "http://deb.debian.org/debian"
-SUITE = "bookworm"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 WANTED = (
     "base-files", "bash", "dash", "coreutils", "findutils", "grep", "sed", "mawk", "tar", "gzip", "bzip2", "xz-utils",
@@ -45,7 +43,7 @@ def read_lock(path: Path) -> list[Package]:
 
 def lock_bytes(found: list[Package]) -> bytes:
     entries = [asdict(package) for package in sorted(found)]
-    return json.dumps({"mirror": MIRROR, "suite": SUITE, "packages": entries}, indent=1).encode() + b"\n"
+    return json.dumps({"packages": entries}, indent=1).encode() + b"\n"
 
 
 def unpack(root: Path, room: Path, wanted: list[Package] | None) -> list[Package]:
@@ -85,7 +83,7 @@ def fetch(room: Path, wanted: list[str]) -> list[Path]:
     for name in ("state/lists/partial", "cache/archives/partial", "etc"):
         (room / name).mkdir(parents=True)
     (room / "status").touch()
-    (room / "sources.list").write_text(f"deb [signed-by={KEYRING}] {MIRROR} {SUITE} main\n")
+    (room / "sources.list").write_text(host_archives())
     options = {
         "Dir::State": room / "state", "Dir::State::status": room / "status", "Dir::Cache": room / "cache",
         "Dir::Etc::sourcelist": room / "sources.list", "Dir::Etc::sourceparts": room / "etc",
@@ -102,13 +100,25 @@ def fetch(room: Path, wanted: list[str]) -> list[Path]:
     return sorted((room / "cache/archives").glob("*.deb"))
 
 
-def run(argv: list[str], what: str) -> None:
+def host_archives() -> str:
+    """Lines of a sources.list: the Debian archives that this host's apt knows, and nothing else of its sources."""
+    wanted = f"deb [signed-by={KEYRING}] $(REPO_URI) $(CODENAME) $(COMPONENT)|$(ORIGIN)"
+    listing = run([need("apt-get", "apt"), "indextargets", "--format", wanted, "Created-By: Packages"], "list")
+    lines = {line.removesuffix("|Debian") for line in listing.splitlines() if line.endswith("|Debian")}
+    if not lines:
+        raise SandboxError('apt knows no Debian archive: run `apt-get update` first, or use base = "host"')
+    return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def run(argv: list[str], what: str) -> str:
+    """What the program said."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)  # noqa: S603
     except subprocess.TimeoutExpired as error:
         raise SandboxError(f"apt could not {what} packages within {FETCH_TIMEOUT_S} s") from error
     if done.returncode:
-        raise SandboxError(f"apt could not {what} packages from {MIRROR}: {done.stderr.strip()[-1000:]}")
+        raise SandboxError(f"apt could not {what} packages: {done.stderr.strip()[-1000:]}")
+    return done.stdout
 
 
 def describe(archive: Path) -> Package:
