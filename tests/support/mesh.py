@@ -43,6 +43,7 @@ near_attempts = 0
 far_attempts = 0
 [deployment]
 name = "tiny"
+solvers = 1
 ack_wait_s = 1.0
 """
 PATIENCE_S = 120.0
