@@ -41,27 +41,33 @@ def run(argv: list[str] | None = None) -> int:
     module_name, function_name = arguments.does.split(":")
     debug = os.environ.get("ENVWHEEL_DEBUG") == "1"
     try:
-        # A pipe that ends early (`| head`) is the reader's business, not an error of ours.
         function = getattr(importlib.import_module(f"services.cli.commands.{module_name}"), function_name)
         outcome = function(arguments)
         return int(asyncio.run(outcome) if inspect.iscoroutine(outcome) else outcome)
     except KeyboardInterrupt:
         warn("envwheel: interrupted")
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return Exit.ok
     except Exception as error:  # noqa: BLE001 - the last boundary: a person reads this
+        first = _first(error)
+        if isinstance(first, BrokenPipeError):
+            # A pipe that ends early (`| head`) is the reader's business, not an error of ours.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return Exit.ok
         if debug:
             traceback.print_exc()
-        code, line = _explain(error)
+        code, line = _explain(first)
         warn(f"envwheel: {line}")
         return code
 
 
-def _explain(error: BaseException) -> tuple[Exit, str]:
+def _first(error: BaseException) -> BaseException:
+    """What went wrong first, out of the groups that tasks put it in."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
+    return error
+
+
+def _explain(error: BaseException) -> tuple[Exit, str]:
     if isinstance(error, CliError):
         return error.code, str(error)
     kind = type(error).__name__

@@ -119,10 +119,12 @@ def find_run(name: str | None) -> RunFolder:
     """The run folder that a command was given, by path or name; without one the run used last."""
     if name is None:
         return _latest()
-    for root in (Path(name), RUNS / name):
+    # An absolute path stays itself below RUNS.
+    places = list(dict.fromkeys((Path(name), RUNS / name)))
+    for root in places:
         if RunFolder(root).exists():
             return RunFolder(root)
-    raise CliError(f"no run {name!r}: neither ./{name} nor ./{RUNS / name} holds run.toml and nats/")
+    raise CliError(f"no run {name!r}: no run.toml and nats/ in {' or '.join(map(str, places))}")
 
 
 def _latest() -> RunFolder:

@@ -76,6 +76,16 @@ def test_a_signal_ends_all_within_five_seconds_and_up_goes_on(
     assert leftovers(desk) == []
 
 
+def test_a_reader_of_the_progress_that_goes_away_ends_all_without_an_error(desk: Desk) -> None:
+    process = desk.up()
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("run tiny in ")
+    process.stdout.close()
+    desk.wait_for(lambda: process.poll() is not None and desk.processes() == [])
+    assert process.returncode == 0
+    assert leftovers(desk) == []
+
+
 def test_it_mends_a_killed_service_and_server_swaps_a_proposer_and_finishes(desk: Desk) -> None:
     process = desk.up()
     desk.wait_for(lambda: desk.pid_of("trainer-0") is not None)
@@ -111,6 +121,8 @@ def test_the_finished_run_can_be_read_without_a_mesh(desk: Desk) -> None:
     assert {env["verdict"] for env in envs} <= {"valid", "invalid"}
     shown = desk.json("env", "show", envs[0]["env"][:10])
     assert "instruction.md" in shown["files"]
+    full = desk.call("env", "show", shown["env"]["env"], "--to", "models")
+    assert (full.returncode, full.stderr) == (2, "envwheel: --to: models is not empty\n")
     tail = desk.call("log", "tail", "-n", "3", "--no-follow")
     assert len(tail.stdout.splitlines()) == 3
     record = desk.call("log", "show", "1")
@@ -144,7 +156,7 @@ def test_a_run_keeps_its_science(desk: Desk) -> None:
 def test_a_service_cannot_open_what_is_anothers(desk: Desk) -> None:
     assert desk.state()["users"] == "separate"
     uids = {name: child["uid"] for name, child in desk.state()["children"].items() if name != "nats-server"}
-    assert len(set(uids.values())) == len(uids) == 5
+    assert len(set(uids.values())) == len(uids) == 6
     for role in ("proposer", "validator", "solver", "trainer", "observer"):
         others = [path for path in desk.run.glob("services/*-0/*") if not path.match(f"services/{role}-0/*")]
         closed = [*others[:20], desk.run / "nats" / "nats.conf"]

@@ -76,7 +76,10 @@ def test_wrong_words_end_with_code_2(words: list[str], capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["status", "nowhere"], "no run 'nowhere'"),
+        (["status", "nowhere"], "no run 'nowhere': no run.toml and nats/ in nowhere or runs/nowhere"),
+        (["status", "/nowhere"], "no run '/nowhere': no run.toml and nats/ in /nowhere\n"),
+        (["env", "check", "missing"], "missing is no task directory: No such file or directory"),
+        (["base", "build", "--lock", "missing"], "--lock missing is no file"),
         (["up", "-c", "missing.toml"], "missing.toml: No such file"),
         (["up", "--folder", "empty"], "holds no run to resume"),
         (["run", "solver"], "--run is missing: give it, or set ENVWHEEL_RUN"),

@@ -51,7 +51,9 @@ async def check(arguments: argparse.Namespace) -> int:
 
     try:
         archive = pack(read_tree(arguments.folder))
-    except (ArchiveError, OSError) as error:
+    except OSError as error:
+        raise CliError(f"{arguments.folder} is no task directory: {error.strerror}") from error
+    except ArchiveError as error:
         raise CliError(f"{arguments.folder} is no task directory: {error}", Exit.difference) from error
 
     def progress(gate: Gate, finding: Finding) -> None:
@@ -98,14 +100,17 @@ async def list_envs(arguments: argparse.Namespace) -> int:
 
 
 async def show(arguments: argparse.Namespace) -> int:
-    from services.kernel.archive import unpack, write_tree
+    from services.kernel.archive import ArchiveError, unpack, write_tree
 
     async with open_run(find_run(arguments.run)) as run:
         known = {each.env: each for each in environments(await run.events())}
         digest = pick("environment", arguments.env, list(known))
         files = unpack(run.artifacts.get(digest))
     if arguments.to is not None:
-        write_tree(files, arguments.to)
+        try:
+            write_tree(files, arguments.to)
+        except ArchiveError as error:
+            raise CliError(f"--to: {error}") from error
     if arguments.json:
         say_json({"env": known[digest], "files": {name: len(entry.content) for name, entry in files.items()}})
         return Exit.ok
