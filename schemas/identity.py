@@ -47,5 +47,5 @@ def merkle_root(leaves: list[bytes]) -> str:
 
 
 def round_digest(bodies: dict[str, str]) -> str:
-    """Merkle root over id and body digest of a round's requests, decisions and facts, in order of ids (DESIGN 5)."""
+    """Merkle root over id and body digest of a round's requests, decisions and facts, in order of ids."""
     return merkle_root([bytes.fromhex(id_) + bytes.fromhex(bodies[id_]) for id_ in sorted(bodies)])

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Nature(StrEnum):
-    """What a message is, and with that which rules bind it (DESIGN 2)."""
+    """What a message is, and with that which rules bind it."""
 
     operator = "operator"
     decision = "decision"

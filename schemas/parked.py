@@ -1,4 +1,4 @@
-"""Work that was parked and is given up: its own answer, with the outcome `infra_failed` (DESIGN 2, rule 6)."""
+"""Work that was parked and is given up: its own answer, with the outcome `infra_failed`."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Versions that a run began with: who decides or speaks otherwise must not take part in it (DESIGN 2, rule 9)."""
+"""Versions that a run began with: who decides or speaks otherwise must not take part in it."""
 
 from schemas.messages import BY_NAME, RunStarted
 from schemas.outcomes import Role

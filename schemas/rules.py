@@ -17,7 +17,7 @@ def mean_std(rewards: Sequence[float]) -> tuple[float, float]:
 
 
 def enough(unmasked: int, attempts: int) -> bool:
-    """May a group with masked members be used? At least half of it, and 2, must remain (DESIGN 2, rule 8)."""
+    """May a group with masked members be used? At least half of it, and 2, must remain."""
     return unmasked >= max(2, ceil(attempts / 2))
 
 

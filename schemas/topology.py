@@ -54,7 +54,7 @@ PURPOSES_BY_SAYER: dict[Role, tuple[Purpose, ...]] = {
 """Who may ask for rollouts of which purpose."""
 
 HIDDEN_FROM_PROPOSER = ("evaluate",)
-"""Lanes of rollout messages that the proposer has no right to (DESIGN 2, rule 10)."""
+"""Lanes of rollout messages that the proposer has no right to."""
 
 
 def work_patterns(run: str, role: Role) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Protocol
 from services.kernel.errors import LogError, LogTooLarge
 
 Same = Callable[[bytes, bytes], bool]
-"""(stored, mine) -> True where both records say the same thing, whatever was observed on the way (DESIGN 2 rule 5)."""
+"""(stored, mine) -> True where both records say the same thing, whatever was observed on the way."""
 
 EVERYTHING = (">",)
 BATCH_ENTRIES_MAX = 1000

@@ -223,6 +223,6 @@ def _pins(image: Image, user: str | int | None, pins: Pins | None) -> Pins:
 
 
 def _blame_the_machine(result: ExecResult, what: str) -> None:
-    """A wall limit blames a program only if it was idle. Raises SandboxError for a busy one (DESIGN 2, rule 7)."""
+    """A wall limit blames a program only if it was idle. Raises SandboxError for a busy one."""
     if result.ended is Ended.wall_limit and not result.idle:
         raise SandboxError(f"a busy {what} met its wall limit: this machine is too slow")

@@ -21,7 +21,7 @@ from services.kernel.sandbox.protocol import Image, Limits, Pins, Sandbox
 from services.kernel.workshop import Workshop
 
 WALL_PER_CPU = 10.0
-"""The wall limit catches hangs alone: ten times the CPU limit (DESIGN 2, rule 7)."""
+"""The wall limit catches hangs alone: ten times the CPU limit."""
 NORMALISER = "v1"
 T = TypeVar("T")
 
