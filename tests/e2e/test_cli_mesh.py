@@ -156,7 +156,7 @@ def test_a_run_keeps_its_science(desk: Desk) -> None:
 def test_a_service_cannot_open_what_is_anothers(desk: Desk) -> None:
     assert desk.state()["users"] == "separate"
     uids = {name: child["uid"] for name, child in desk.state()["children"].items() if name != "nats-server"}
-    assert len(set(uids.values())) == len(uids) == 6
+    assert len(set(uids.values())) == len(uids) == 5
     for role in ("proposer", "validator", "solver", "trainer", "observer"):
         others = [path for path in desk.run.glob("services/*-0/*") if not path.match(f"services/{role}-0/*")]
         closed = [*others[:20], desk.run / "nats" / "nats.conf"]
