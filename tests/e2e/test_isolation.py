@@ -56,8 +56,11 @@ class Watch:
             below = descendants(child["pid"], tree)
             for pid in (child["pid"], *below):
                 with suppress(FileNotFoundError, ProcessLookupError):
-                    seen.uids.add(uids(pid))
-                    seen.files |= {path for path in files(pid) if path.is_relative_to(self.desk.run)}
+                    users = uids(pid)
+                    seen.uids.add(users)
+                    # The launcher, still root, holds the paths that it shows to the service which it becomes.
+                    if 0 not in users:
+                        seen.files |= {path for path in files(pid) if path.is_relative_to(self.desk.run)}
             with suppress(FileNotFoundError, ProcessLookupError):
                 if self._serves(name):
                     self._sockets(child["pid"], seen)
