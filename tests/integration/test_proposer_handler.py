@@ -1,11 +1,13 @@
 """The proposer's work: proposals, reasons not to propose, draft checks over the log, and nothing held out in sight."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -241,6 +243,39 @@ async def test_only_what_the_request_names_is_read_and_nothing_held_out_is_in_th
     planted = request(assignment=Assignment(direction=Direction.new, domain="text", seed=1, past=(held_out[0],)))
     await bench.handle(planted, bench.saying(look))
     assert "/workspace/past/000/instruction.md" in bench.heard[3].text
+
+
+async def test_an_author_reads_the_whole_order_and_its_proposal_says_what_it_rests_on(bench: Bench) -> None:
+    parent, previous = (bench.store.put(pack(composed("sort_numbers", seed=seed))) for seed in range(2))
+    cited = CitedRollout(
+        id="1" * 64, content=bench.store.put(transcript("ls")), reward=0.25, tests={"sort_numbers__right": False}
+    )
+    order = Assignment(
+        direction=Direction.simpler,
+        domain="text",
+        seed=11,
+        parent=parent,
+        pass_rate=0.25,
+        commonest_failure="sort_numbers__right",
+        rollouts=(cited,),
+    )
+    evidence = Evidence(kind="calibration", detail="too_hard", env=previous, mean=0.0, commonest_failure="x__y")
+    asked = request(revision=1, assignment=order, evidence=evidence, pool_version=4)
+    said = await bench.handle(asked, bench.saying("cat assignment.json", "cp -r parent task; envwheel-draft submit"))
+    assert json.loads(bench.heard[0].text) == {
+        "round": 1,
+        "slot": 3,
+        "revision": 1,
+        "direction": "simpler",
+        "domain": "text",
+        "seed": 11,
+        "parent": parent,
+        "pass_rate": 0.25,
+        "commonest_failure": "sort_numbers__right",
+        "evidence": msgspec.to_builtins(evidence),
+    }
+    assert isinstance(said, EnvProposed)
+    assert (said.env, said.parent, said.cited, said.pool_version) == (parent, parent, (cited.id,), 4)
 
 
 async def test_no_request_of_a_whole_run_names_anything_held_out() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import permutations
 
+import msgspec
 import pytest
 
 from schemas.messages import (
@@ -194,6 +195,17 @@ def test_of_two_alike_in_one_round_the_lower_slot_stays_whoever_came_first() -> 
     pool = next(body for body in said if isinstance(body, PoolChanged))
     assert pool.members == (env(0),)
     assert [(entry.env, entry.reason) for entry in pool.retired] == [(env(1), Retired.duplicate)]
+
+
+def test_the_pool_takes_no_more_than_its_target_and_the_lower_slots_go_first() -> None:
+    view = policy.initial()
+    science = small_science()
+    small = msgspec.structs.replace(science, pool=msgspec.structs.replace(science.pool, target=2))
+    feed(policy, view, *opening(science=small), planned(3))
+    said = [admit(view, slot) for slot in (2, 1, 0)][-1]
+    pool = next(body for body in said if isinstance(body, PoolChanged))
+    assert [entry.slot for entry in pool.added] == [0, 1]
+    assert pool.members == tuple(sorted((env(0), env(1))))
 
 
 def trained(env_: str, version: int, rewards: Sequence[float]) -> list[Message]:
