@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,7 @@ def build_base(out_dir: Path, lock: Path | None = None) -> Base:
     Raises:
         SandboxError: apt or dpkg is missing, a package cannot be had, or is not the one that the lock names.
     """
+    out_dir = out_dir.absolute()  # apt and overlayfs have a working directory of their own
     if out_dir.exists() and any(out_dir.iterdir()):
         raise SandboxError(f"{out_dir} is not empty: name a new folder for the base")
     out_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -97,11 +99,20 @@ def build_base(out_dir: Path, lock: Path | None = None) -> Base:
         with tempfile.TemporaryDirectory(prefix="packages-", dir=out_dir.parent) as fetched:
             found = packages.unpack(building / ROOT, Path(fetched), wanted)
         write_skeleton(building / ROOT)
+        _let_all_read(building / ROOT)
         (building / LOCK).write_bytes(packages.lock_bytes(found))
         base = _describe("built", building, ())
         return _put(base, building, out_dir)
     finally:
         remove_tree(building)
+
+
+def _let_all_read(root: Path) -> None:
+    """Services of other users copy the base; in a sandbox everything belongs to its one user anyway."""
+    for path in [root, *root.rglob("*")]:
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(stat.S_IMODE(mode) | (0o555 if path.is_dir() or mode & 0o100 else 0o444))
 
 
 def _describe(kind: Literal["host", "built"], building: Path, host_binds: tuple[Path, ...]) -> Base:

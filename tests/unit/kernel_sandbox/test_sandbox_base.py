@@ -66,8 +66,12 @@ def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif("ENVWHEEL_BUILD_BASE" not in os.environ, reason="fetches 60 MB twice: set ENVWHEEL_BUILD_BASE=1")
-def test_a_built_base_is_built_again_equal_from_its_lock(tmp_path: Path) -> None:
-    first = build_base(tmp_path / "first")
+def test_a_built_base_is_built_again_equal_from_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = build_base(Path("first"))
+    assert first.root.is_absolute()
+    closed = [path for path in first.root.rglob("*") if not path.is_symlink() and not path.stat().st_mode & 0o004]
+    assert closed == [], "services of other users cannot copy it"
     lock = tmp_path / "first/packages.json"
     assert build_base(tmp_path / "second", lock).digest == first.digest
     assert load_base(tmp_path / "second").host_binds == ()
