@@ -1,5 +1,6 @@
 """The log and the artifacts of a run, running or not, and the operator's voice on it."""
 
+import asyncio
 import os
 import socket
 import time
@@ -12,7 +13,7 @@ from schemas.envelope import Event, Meta
 from schemas.messages import Message, RunStarted
 from schemas.outcomes import Role
 from schemas.subjects import subject_of
-from services.cli.folder import RunFolder
+from services.cli.folder import RunFolder, State
 from services.cli.outcome import CliError, Exit
 from services.kernel.artifacts import ArtifactStore
 from services.kernel.delivery import read_event
@@ -21,6 +22,8 @@ from services.kernel.log import Entry, EventLog, LogConflict, Stored
 from services.kernel.nats_server import NatsServer
 
 ORDINAL_TRIES_MAX = 20
+STARTING_S = 20.0
+"""From the lock of a mesh to its run.json."""
 
 
 @dataclass
@@ -44,14 +47,24 @@ class OpenRun:
 @asynccontextmanager
 async def open_run(folder: RunFolder) -> AsyncIterator[OpenRun]:
     """Joins the server of a running mesh; else starts one on the store for as long as this lasts."""
-    state = folder.state()
-    if folder.is_running() and state is not None:
-        async with joined(folder, state.url, live=True) as run:
+    if folder.is_running():
+        async with joined(folder, (await _told(folder)).url, live=True) as run:
             yield run
         return
     with folder.held("read"), NatsServer(folder.nats) as server:
         async with joined(folder, server.url, live=False) as run:
             yield run
+
+
+async def _told(folder: RunFolder) -> State:
+    """What the mesh that runs now says of itself; it says nothing before its server and its log are ready."""
+    until = time.monotonic() + STARTING_S
+    while time.monotonic() < until:
+        holder, state = folder.holder(), folder.state()
+        if holder is not None and state is not None and state.pid == holder.pid:
+            return state
+        await asyncio.sleep(0.1)
+    raise CliError(f"{folder.root} has not come up in {STARTING_S:g} s: try again", Exit.infrastructure)
 
 
 @asynccontextmanager

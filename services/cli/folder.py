@@ -2,9 +2,11 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -38,6 +40,16 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     children: dict[str, Child]
 
 
+Purpose = Literal["start", "read"]
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """What the lock file says of the process that holds it: it runs the mesh, or it reads a run that is at rest."""
+
+    pid: int
+    purpose: Purpose
+
+
 class RunFolder:
     """Paths of one run. Nothing is made before `create`."""
 
@@ -57,6 +69,8 @@ class RunFolder:
     def create(self, file: RunFile) -> None:
         """Raises CliError where something else lies there already."""
         check_run(file.deployment.name)
+        if "\\" in str(self.root):
+            raise CliError(f"{self.root}: the tables cannot lie below a name with a backslash; choose another --folder")
         if self.root.is_dir() and any(path.name != "lock" for path in self.root.iterdir()):
             raise CliError(f"{self.root} is not empty and holds no run: choose another --folder")
         for folder in (self.root, self.nats, self.services):
@@ -85,17 +99,25 @@ class RunFolder:
 
     def is_running(self) -> bool:
         """Does a supervisor hold this folder?"""
-        if not self._lock.exists():
-            return False
-        with self._lock.open("rb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        holder = self.holder()
+        return holder is not None and holder.purpose == "start"
+
+    def holder(self) -> Holder | None:
+        """Who has sole use of the folder now. Raises CliError where that process does not say it."""
+        for _ in range(20):
+            with suppress(FileNotFoundError), self._lock.open("rb") as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    with suppress(msgspec.DecodeError):  # it has only just taken it
+                        return msgspec.json.decode(lock.read(), type=Holder)
+                    time.sleep(0.01)
+                    continue
+            return None
+        raise CliError(f"{self._lock} is held by a process that says nothing about itself", Exit.infrastructure)
 
     @contextmanager
-    def held(self, wanted_for: str) -> Iterator[None]:
+    def held(self, wanted_for: Purpose) -> Iterator[None]:
         """Sole use of the folder. Raises CliError where somebody else has it."""
         self.root.mkdir(parents=True, exist_ok=True)
         handle = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -103,16 +125,23 @@ class RunFolder:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                state = self.state()
-                who = f" (process {state.pid})" if state else ""
-                raise CliError(
-                    f"{self.root} is in use{who}, so it is not free to {wanted_for}: "
-                    f"see `envwheel status {self.root}`, or end it with `envwheel stop {self.root}`",
-                    Exit.infrastructure,
-                ) from None
+                raise CliError(self._in_use(wanted_for), Exit.infrastructure) from None
+            # Of one size, so that no reader sees a part of the last holder's line.
+            os.pwrite(handle, msgspec.json.encode(Holder(pid=os.getpid(), purpose=wanted_for)).ljust(64), 0)
             yield
         finally:
             os.close(handle)
+
+
+    def _in_use(self, wanted_for: Purpose) -> str:
+        holder = self.holder()
+        if holder is None or holder.purpose == "read":
+            who = f"process {holder.pid}" if holder else "another process"
+            return f"{who} reads {self.root}, so it is not free to {wanted_for}: try again when that has ended"
+        return (
+            f"{self.root} is in use (process {holder.pid}), so it is not free to {wanted_for}: "
+            f"see `envwheel status {self.root}`, or end it with `envwheel stop {self.root}`"
+        )
 
 
 def find_run(name: str | None) -> RunFolder:

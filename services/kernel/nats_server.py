@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -65,7 +66,7 @@ class NatsServer:
         for stale in self._store.glob("*.ports"):
             stale.unlink()
         config = self._store / "nats.conf"
-        config.write_text(self._config())
+        config.write_bytes(os.fsencode(self._config()))
         config.chmod(0o600)
         prctl = ctypes.CDLL(None, use_errno=True).prctl
         with (self._store / "nats.log").open("ab") as log:
@@ -127,7 +128,8 @@ class NatsServer:
                     for user in self._users
                 ]
             }
-        return json.dumps(settings, indent=2)
+        # The server reads JSON, but not its escapes of other letters than ASCII's.
+        return json.dumps(settings, indent=2, ensure_ascii=False)
 
     def _wait_ready(self, process: subprocess.Popen[bytes], deadline_s: float) -> None:
         # The server writes this file when it listens, and it listens when its streams are recovered.

@@ -1,6 +1,7 @@
 """The nats-server of our own: ready when it says so, same port again, gone with its parent."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -36,6 +37,17 @@ def test_it_answers_when_started_and_keeps_its_port(tmp_path: Path) -> None:
         assert (server.port, answers(port)) == (port, True)
     assert not answers(port)
     server.stop()
+
+
+@pytest.mark.parametrize(
+    "name", ["with a blank", "ünï-日本", 'quote"back\\slash', "$HOME #1 {x}", os.fsdecode(b"latin-\xe9")]
+)
+def test_its_store_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    with NatsServer(tmp_path / name) as server:
+        assert answers(server.port)
+        assert f'"store_dir": "{tmp_path}' in os.fsdecode((tmp_path / name / "nats.conf").read_bytes())
+    assert {path.name for path in (tmp_path / name).iterdir()} >= {"jetstream", "nats.conf", "nats.log"}
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_by_its_own_word_it_syncs_to_disk_before_it_acknowledges(tmp_path: Path) -> None:

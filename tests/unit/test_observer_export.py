@@ -4,6 +4,7 @@ import io
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from services.kernel.artifacts import ArtifactStore
@@ -106,6 +107,15 @@ GOOD_HEAD = b'{"format":"envwheel.export.1","run":"test","records":0,"last_seq":
 def test_what_is_no_export_is_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
     with pytest.raises(ExportError):
         read_export(tar_of(tmp_path / "x.tar", members))
+
+
+@pytest.mark.parametrize("change", [{"records": 419}, {"records": 421}, {"last_seq": 419}])
+def test_a_head_that_counts_other_records_is_refused(tmp_path: Path, source: Source, change: dict[str, int]) -> None:
+    head = write_export(source, tmp_path / "run", artifacts=False)
+    assert (head.records, head.last_seq) == (420, 420)
+    (tmp_path / "run" / "export.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(head, **change)))
+    with pytest.raises(ExportError, match="do not agree"):
+        read_export(tmp_path / "run")
 
 
 def test_a_file_that_is_no_tar_is_refused(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from services.kernel.memory import MemoryLog
 from services.observer.handler import Observer
 from services.observer.views.decisions_level import decisions_level
 from services.observer.views.levels import Difference, LevelReport
+from services.observer.views.log_level import log_level
 from services.observer.views.replay import LEVELS, Means, replay
 from services.observer.views.source import ArtifactReader, Source, read_log
 from services.observer.views.training_level import NotReproducible, training_level
@@ -261,6 +262,16 @@ def test_one_changed_cell_of_the_observers_tables_is_found(observed: tuple[Sourc
     assert (found.what, "env_calibrated" in found.detail) == ("table", True)
 
 
+@pytest.mark.parametrize("place", [10, 701, 4116, 8863], ids=str)
+def test_one_changed_byte_of_the_database_names_it(observed: tuple[Source, Path], place: int) -> None:
+    source, work = observed
+    path = work / "views.duckdb"
+    data = path.read_bytes()
+    path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    found = difference(views_level(source, database=path))
+    assert (found.what, str(path) in found.detail) == ("unreadable", True)
+
+
 def test_one_changed_byte_of_a_trace_is_found(observed: tuple[Source, Path]) -> None:
     source, work = observed
     path = work / "traces" / "round-1.json"
@@ -275,6 +286,18 @@ def test_tables_of_more_records_than_the_log_has_are_a_lost_end(observed: tuple[
     shorter = Source(RUN, source.records[:400], source.artifacts, 400)
     found = difference(views_level(shorter, database=work / "snapshot.duckdb"))
     assert (found.what, found.seq) == ("missing", 401)
+
+
+def test_an_unsealed_end_that_the_server_cut_off_is_named_by_the_tables(observed: tuple[Source, Path]) -> None:
+    source, work = observed
+    shorter = Source(RUN, source.records[:21], source.artifacts, 21)
+    assert log_level(shorter).equal
+    found = difference(log_level(shorter, database=work / "views.duckdb"))
+    lost = source.event(source.records[21])
+    assert (found.what, found.seq, found.message, found.id) == ("missing", 22, lost.body.name, lost.id)
+    assert "421 records" in found.detail
+    (work / "views.duckdb").write_bytes(b"damaged" * 1000)
+    assert log_level(source, database=work / "views.duckdb").equal
 
 
 def test_all_levels_are_equal_on_a_true_run(observed: tuple[Source, Path]) -> None:

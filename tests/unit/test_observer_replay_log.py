@@ -154,6 +154,14 @@ def test_a_record_put_into_a_renumbered_log_is_named(sealed: Source) -> None:
     assert (found.what, found.seq, found.id) == ("added", 57, message.id)
 
 
+def test_another_time_of_a_sealed_record_is_named(sealed: Source) -> None:
+    records = list(sealed.records)
+    records[6] = replace(records[6], appended_at_ns=records[6].appended_at_ns + 1)
+    found = log_level(with_records(sealed, records)).first_difference
+    assert found is not None
+    assert (found.what, found.seq, found.id) == ("changed", 7, records[6].id)
+
+
 def test_two_exchanged_records_are_found(sealed: Source) -> None:
     records = list(sealed.records)
     records[9], records[10] = replace(records[10], seq=10), replace(records[9], seq=11)

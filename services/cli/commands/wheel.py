@@ -52,18 +52,18 @@ async def stop(arguments: argparse.Namespace) -> int:
     folder = find_run(arguments.run)
     if arguments.finish:
         await _finish(folder)
-    state = folder.state()
-    if not folder.is_running() or state is None:
+    holder = folder.holder()
+    if holder is None or holder.purpose != "start":
         say(f"{folder.root.name} does not run")
         return Exit.ok
     if not arguments.finish:
-        os.kill(state.pid, signal.SIGTERM)
+        os.kill(holder.pid, signal.SIGTERM)
     # A finished run still gets its report and its replay from the `up` that runs it.
     until = time.monotonic() + STOP_WAIT_S
     while folder.is_running() and time.monotonic() < until:  # noqa: ASYNC110 - another process ends it
         await asyncio.sleep(0.05)
     if folder.is_running() and not arguments.finish:
-        raise CliError(f"process {state.pid} has not ended in {STOP_WAIT_S:g} s", Exit.infrastructure)
+        raise CliError(f"process {holder.pid} has not ended in {STOP_WAIT_S:g} s", Exit.infrastructure)
     say(f"{folder.root.name} {'is finishing: report and replay follow' if folder.is_running() else 'has ended'}")
     return Exit.ok
 

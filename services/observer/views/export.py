@@ -76,6 +76,8 @@ def read_export(path: Path, *, artifacts: ArtifactReader | None = None) -> Sourc
         raise ExportError(f"{path} is not an export, or a damaged one: {error}") from error
     if head.format != FORMAT:
         raise ExportError(f"{path} has the format {head.format!r}, this code reads {FORMAT}")
+    if head.records != len(records) or (records and head.last_seq < records[-1].seq):
+        raise ExportError(f"{path} is damaged: {HEAD} and {RECORDS} do not agree on how many records there are")
     return Source(head.run, records, _Artifacts(files, artifacts), head.last_seq)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import NoReturn
 
 from schemas.envelope import Event
@@ -17,17 +18,21 @@ from services.kernel.seal import GENESIS, NO_ROOT, SealBroken, check_segment, li
 from services.observer.views.levels import Difference, Differs, LevelReport
 from services.observer.views.lines import LineError, decode_lines
 from services.observer.views.named import artifacts_of
+from services.observer.views.projector import record_behind
 from services.observer.views.sealing import note_bytes, segment_of
 from services.observer.views.source import Source
 
 LEVEL = "log"
 
 
-def log_level(source: Source, *, root: str | None = None) -> LevelReport:
-    """`root`: a chain head or segment root kept elsewhere; without one the log is only consistent with itself."""
+def log_level(source: Source, *, root: str | None = None, database: Path | None = None) -> LevelReport:
+    """`root`: a chain head or segment root kept elsewhere; without one the log is only consistent with itself.
+    `database`: the observer's, which may know that the log was longer: a server cuts off what it cannot read.
+    """
     check = _Check(source)
     try:
         check.records()
+        check.end(database)
         check.rounds()
         check.artifacts()
         anchor = check.anchored(root)
@@ -72,6 +77,13 @@ class _Check:
         if self.source.last_seq > self.done:
             self._broken(self.done + 1, "missing", f"the log says that it has {self.source.last_seq} records")
 
+    def end(self, database: Path | None) -> None:
+        if database is None or not database.exists() or (known := record_behind(database, self.done)) is None:
+            return
+        position, message, id_ = known
+        detail = f"the log ends before it; {database.name} was made from {position} records"
+        raise Differs(Difference(what="missing", seq=self.done + 1, message=message, id=id_, detail=detail))
+
     def _seal(self, record: Stored, note: SegmentSealed) -> None:
         segment = segment_of(note)
         if record.data != note_bytes(note):
@@ -82,11 +94,20 @@ class _Check:
             check_segment(segment, self.source.records[segment.first - 1 : segment.last])
         except SealBroken as broken:
             self._inside(record, note, str(broken))
+        self._times(record, note)
         if segment.previous_root != self._root:
             self._broken(record.seq, "changed", f"names the previous root {segment.previous_root}, it is {self._root}")
         self.sealed_to, self._root, self._ordinal = segment.last, segment.root, note.ordinal + 1
         self._anchors[segment.root] = f"records {segment.first} to {segment.last}"
         self._anchors[self._heads[segment.last].hex()] = f"records 1 to {segment.last}"
+
+    def _times(self, record: Stored, note: SegmentSealed) -> None:
+        """No chain holds when the log took a record; what was sealed tells."""
+        for there in self._kept(record, note):
+            here = self.source.records[there.seq - 1]
+            if here.appended_at_ns != there.appended_at_ns:
+                detail = f"appended at {here.appended_at_ns}, seal {note.ordinal} says {there.appended_at_ns}"
+                raise _differs("changed", there, detail)
 
     def _inside(self, record: Stored, note: SegmentSealed, why: str) -> NoReturn:
         """The records are not those that were sealed: find the first that differs."""

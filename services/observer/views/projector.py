@@ -42,6 +42,12 @@ class ViewsForeign(KernelError):
     boundary = "views"
 
 
+class ViewsDamaged(KernelError):
+    """The database's own checksums say that it is not as it was written."""
+
+    boundary = "views"
+
+
 class Projector:
     """Folds events into the tables of one database. Not for several threads at once."""
 
@@ -167,13 +173,31 @@ def content_hash(db: duckdb.DuckDBPyConnection) -> dict[str, str]:
 
 
 def read_snapshot(path: Path) -> tuple[int, dict[str, str]]:
-    """Position and content hash of a database that nobody owns now. Raises: ViewsOwned."""
+    """Position and content hash of a database that nobody owns now. Raises: ViewsOwned, ViewsDamaged."""
     try:
-        db = duckdb.connect(str(path), read_only=True, config=_CONFIG)
+        with duckdb.connect(str(path), read_only=True, config=_CONFIG) as db:
+            return _place(db)[0], content_hash(db)
     except duckdb.IOException as error:
         raise ViewsOwned(f"{path} cannot be read now: {error}") from error
-    with db:
-        return _place(db)[0], content_hash(db)
+    except duckdb.Error as error:
+        raise ViewsDamaged(
+            f"{path} cannot be read: {error}; take it away, and the observer makes it again from the log"
+        ) from error
+
+
+def record_behind(path: Path, seq: int) -> tuple[int, str, str] | None:
+    """Position of a database that was made from more than `seq` records, with message and id of the next one; None for
+    any other, and for one that cannot be read.
+    """
+    try:
+        with duckdb.connect(str(path), read_only=True, config=_CONFIG) as db:
+            position = _place(db)[0]
+            for name in tables() if position > seq else ():
+                for (id_,) in db.execute(f'SELECT id FROM "{name}" WHERE seq = ?', [seq + 1]).fetchall():  # noqa: S608 - a name of our own
+                    return position, name, str(id_)
+    except duckdb.Error:
+        return None
+    return None
 
 
 def _table_hash(db: duckdb.DuckDBPyConnection, name: str) -> str:

@@ -42,7 +42,7 @@ def _one(level: str, source: Source, means: Means) -> LevelReport:
     try:
         match level:
             case "log":
-                return log_level(source, root=means.root)
+                return log_level(source, root=means.root, database=means.database)
             case "views":
                 return views_level(source, database=means.database, traces=means.traces)
             case "decisions" if means.policies:

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from services.observer.views.levels import Difference, Differs, LevelReport
 from services.observer.views.otlp import encode_spans
-from services.observer.views.projector import Projector, ViewsOwned, read_snapshot
+from services.observer.views.projector import Projector, ViewsDamaged, ViewsOwned, read_snapshot
 from services.observer.views.source import Source
 from services.observer.views.spans import RoundEvents, spans_of
 
@@ -56,8 +56,8 @@ def _tables(source: Source, database: Path | None, notes: list[str]) -> int:
     else:
         try:
             position, live = read_snapshot(database)
-        except ViewsOwned as owned:
-            raise Differs(Difference(what="unreadable", detail=str(owned))) from owned
+        except (ViewsOwned, ViewsDamaged) as error:
+            raise Differs(Difference(what="unreadable", detail=str(error))) from error
         notes.append(f"compared with {database.name} at record {position} of {source.last_seq}")
     if position is not None and position > len(source.records):
         detail = f"{database} was made from {position} records, the log has {len(source.records)}"
