@@ -67,11 +67,16 @@ def test_a_signal_ends_all_within_five_seconds_and_up_goes_on(
     assert second.returncode == 3
     assert "is in use" in second.stderr
     assert "envwheel stop" in second.stderr
+    tail = desk.start("log", "tail", "-n", "1")
+    assert tail.stdout is not None
+    assert tail.stdout.readline()
     end(process)
     assert desk.wait_for(lambda: process.poll() is not None and desk.processes() == [], within_s=6) < 5.5
     output, _ = process.communicate()
     assert process.returncode == 0, output
     assert "goes on" in output
+    tail.communicate(timeout=5)
+    assert tail.returncode == 0
     assert mounts() == mounted
     assert leftovers(desk) == []
 

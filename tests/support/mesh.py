@@ -86,7 +86,10 @@ class Desk:
         return json.loads(done.stdout)
 
     def up(self, *words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "services.cli", "up", *words]
+        return self.start("up", *words)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "services.cli", *words]
         process = subprocess.Popen(
             command,
             cwd=self.home,

@@ -1,8 +1,8 @@
 """`envwheel log`: read, check and export the event log."""
 
 import argparse
+import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from itertools import chain
 
@@ -14,6 +14,8 @@ from services.cli.outcome import CliError, Exit, say, say_json
 from services.kernel.log import Stored
 
 LINE_CHARACTERS_MAX = 160
+LOOK_EVERY_S = 0.2
+"""Does the mesh still run?"""
 
 
 async def tail(arguments: argparse.Namespace) -> int:
@@ -26,9 +28,7 @@ async def tail(arguments: argparse.Namespace) -> int:
         for stored in shown[-arguments.lines :] if arguments.lines > 0 else []:
             _print(stored, arguments.json)
         if follows:
-            async for stored in _newer(run, last):
-                if not wanted or stored.subject.split(".")[1] in wanted:
-                    _print(stored, arguments.json)
+            await _follow(run, last, wanted, as_json=arguments.json)
     return Exit.ok
 
 
@@ -71,9 +71,22 @@ async def export(arguments: argparse.Namespace) -> int:
     return Exit.ok
 
 
-async def _newer(run: OpenRun, after: int) -> AsyncIterator[Stored]:
+async def _follow(run: OpenRun, last: int, wanted: set[str], *, as_json: bool) -> None:
+    """Until the mesh ends: its server goes with it, and a reader would wait for another one for ever."""
+    reading = asyncio.create_task(_print_newer(run, last, wanted, as_json=as_json))
+    try:
+        while run.folder.is_running() and not reading.done():
+            await asyncio.wait([reading], timeout=LOOK_EVERY_S)
+        if reading.done():
+            await reading
+    finally:
+        reading.cancel()
+
+
+async def _print_newer(run: OpenRun, after: int, wanted: set[str], *, as_json: bool) -> None:
     async for stored in run.log.read(after, follow=True):
-        yield stored
+        if not wanted or stored.subject.split(".")[1] in wanted:
+            _print(stored, as_json)
 
 
 def _message_name(name: str) -> str:
@@ -90,7 +103,8 @@ def _print(stored: Stored, as_json: bool) -> None:
         return
     try:
         event = decode(stored.data, subject=stored.subject, seq=stored.seq)
-        name, who = type(event.body).__name__, f"{event.meta.service or 'operator'}-{event.meta.replica}"
+        name = type(event.body).__name__
+        who = "-".join(part for part in (event.meta.service or "operator", event.meta.replica) if part)
         body = raw_body(stored.data).decode()
     except CodecError as error:
         name, who, body = "?", "?", str(error)
