@@ -88,9 +88,12 @@ class Mesh:
     async def end(self) -> None:
         """SIGTERM to all services, SIGKILL to what is left after `TERM_S`. The server stays, for readers."""
         self.stopping = True
-        alive = [service for service in self.services if service.process is not None and service.pid]
+        alive = [service for service in self.services if service.pid is not None]
         for service in alive:
-            _signal(service, signal.SIGTERM)
+            # To it alone: its sandboxes would end under work that it may still finish, and count as failed tries.
+            if (pid := service.pid) is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
         waiting = [asyncio.create_task(service.process.wait()) for service in alive if service.process]
         if waiting:
             await asyncio.wait(waiting, timeout=TERM_S)

@@ -70,6 +70,7 @@ def test_a_signal_ends_all_within_five_seconds_and_up_goes_on(
     tail = desk.start("log", "tail", "-n", "1")
     assert tail.stdout is not None
     assert tail.stdout.readline()
+    desk.wait_for(desk.busy)
     end(process)
     assert desk.wait_for(lambda: process.poll() is not None and desk.processes() == [], within_s=6) < 5.5
     output, _ = process.communicate()
@@ -77,6 +78,8 @@ def test_a_signal_ends_all_within_five_seconds_and_up_goes_on(
     assert "goes on" in output
     tail.communicate(timeout=5)
     assert tail.returncode == 0
+    failed = desk.call("log", "tail", "--no-follow", "--type", "WorkFailed")
+    assert (failed.returncode, failed.stdout) == (0, "")
     assert mounts() == mounted
     assert leftovers(desk) == []
 
