@@ -13,7 +13,7 @@ import pytest
 
 from schemas.codec import same_body
 from schemas.envelope import Event
-from schemas.messages import MESSAGES, RolloutCompleted
+from schemas.messages import MESSAGES, RolloutCompleted, UpdatePlanned
 from schemas.outcomes import Role
 from services.kernel import service
 from services.kernel.delivery import Answer, read_event
@@ -59,9 +59,8 @@ class House:
         self.handlers.append(Handler(self.gate))
         return self.handlers[-1]
 
-    def start(self, build: service.Build | None = None) -> asyncio.Task[None]:
-        policy = POLICIES[Role.solver]
-        serving = service.serve(Role.solver, policy, build or self.build, self.options, self.stop)
+    def start(self, build: service.Build | None = None, role: Role = Role.solver) -> asyncio.Task[None]:
+        serving = service.serve(role, POLICIES[role], build or self.build, self.options, self.stop)
         return asyncio.create_task(serving)
 
     async def completed(self) -> int:
@@ -119,6 +118,23 @@ async def test_work_in_hand_at_a_stop_goes_to_the_next_one_at_once(house: House)
     house.stop.set()
     await asyncio.wait_for(second, 5)
     assert [handler.closed for handler in house.handlers] == [1, 1]
+
+
+@pytest.mark.parametrize(("role", "at_once"), [(Role.trainer, 1), (Role.solver, 3)])
+async def test_of_two_trainers_one_stands_by(house: House, role: Role, at_once: int) -> None:
+    updates = [
+        UpdatePlanned(
+            role=Role.solver, update=n, parent_version=0, checkpoint="", state=None, groups=(), dropped=(), seed=n
+        )
+        for n in (1, 2)
+    ]
+    both = [house.start(role=role) for _ in range(2)]
+    await say(house.log, opening()[0], *updates, *(request(n) for n in range(3)))
+    await until(lambda: begun(house))
+    await asyncio.sleep(0.5)
+    assert sum(handler.begun for handler in house.handlers) == at_once
+    house.stop.set()
+    await asyncio.wait_for(asyncio.gather(*both), 10)
 
 
 async def begun(house: House) -> bool:
