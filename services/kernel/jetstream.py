@@ -107,7 +107,13 @@ class Connection:
 
     async def close(self) -> None:
         self._fail_waiting(LogClosed("the connection was closed"))
-        await self._client.close()
+        try:
+            await self._client.close()
+        except OSError as error:
+            # The server died with our last words unsent: nats-py gives up before it closes the socket.
+            _LOG.warning("nats: closed without a last word: %s", error)
+            if self._client._transport is not None:
+                self._client._transport.close()
 
     async def request(
         self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 5.0

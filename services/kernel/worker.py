@@ -139,6 +139,8 @@ class Worker:
         for task, _ in unfinished:
             task.cancel()
         await asyncio.gather(*(task for task, _ in unfinished), return_exceptions=True)
+        # First, or the server may give to our own last pull what we hand back, and nobody has it until `ack_wait_s`.
+        await self._queue.close()
         for _, delivery in unfinished:
             try:
                 async with asyncio.timeout(1.0):
@@ -146,7 +148,6 @@ class Worker:
             except (LogError, TimeoutError):
                 _LOG.warning("%s comes again after %g s", delivery.stored.subject, self._rules.ack_wait_s)
         self._busy.clear()
-        await self._queue.close()
 
     async def _serve(self, delivery: Delivery) -> None:
         """One work message from delivery to acknowledgement."""

@@ -114,7 +114,7 @@ async def test_work_in_hand_at_a_stop_goes_to_the_next_one_at_once(house: House)
     house.stop.clear()
     house.gate.set()
     second = house.start()
-    await until(lambda: reached(house, 2), patience_s=10)
+    await until(lambda: reached(house, 2), patience_s=20)  # far below ack_wait_s
     house.stop.set()
     await asyncio.wait_for(second, 5)
     assert [handler.closed for handler in house.handlers] == [1, 1]
