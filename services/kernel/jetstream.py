@@ -113,7 +113,7 @@ class Connection:
             # The server died with our last words unsent: nats-py gives up before it closes the socket.
             _LOG.warning("nats: closed without a last word: %s", error)
             if self._client._transport is not None:
-                self._client._transport.close()
+                self._client._transport.close()  # type: ignore[no-untyped-call]  # nats-py types it nowhere
 
     async def request(
         self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 5.0
