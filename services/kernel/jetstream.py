@@ -12,13 +12,14 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 from nats import errors as nats_errors
-from nats.aio.client import Client
+from nats.aio.client import Client, Server
 
 from services.kernel.errors import LogClosed, LogDenied, LogError, LogRefused, LogTooLarge, LogUnavailable, LogUnknown
 
 _LOG = logging.getLogger(__name__)
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
 _T = TypeVar("_T")
+_RECONNECT_PAUSE_S = 0.2
 _BUSY = (429, 503)
 """HTTP-like codes of answers that a later retry may better: too many requests, no leader or not ready."""
 
@@ -80,7 +81,8 @@ class Connection:
                 reconnected_cb=self._on_reconnected,
                 closed_cb=self._on_closed,
                 max_reconnect_attempts=-1,
-                reconnect_time_wait=0.2,  # type: ignore[arg-type]  # it is slept, so a float does
+                reconnect_time_wait=_RECONNECT_PAUSE_S,  # type: ignore[arg-type]  # it is slept, so a float does
+                reconnect_to_server_handler=self._before_reconnect,
                 ping_interval=10,
                 connect_timeout=2,
             )
@@ -112,8 +114,17 @@ class Connection:
         except OSError as error:
             # The server died with our last words unsent: nats-py gives up before it closes the socket.
             _LOG.warning("nats: closed without a last word: %s", error)
-            if self._client._transport is not None:
-                self._client._transport.close()  # type: ignore[no-untyped-call]  # nats-py types it nowhere
+            self._close_socket()
+
+    def _close_socket(self) -> None:
+        if self._client._transport is not None:
+            self._client._transport.close()  # type: ignore[no-untyped-call]  # nats-py types it nowhere
+
+    def _before_reconnect(self, servers: list[Server], _info: dict[str, Any]) -> tuple[Server, float]:
+        """The server that was tried least. Where one died while it said hello, nats-py forgets the open socket."""
+        self._close_socket()
+        chosen = min(servers, key=lambda server: server.reconnects)
+        return chosen, _RECONNECT_PAUSE_S if chosen.reconnects else 0.0
 
     async def request(
         self, subject: str, data: bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 5.0
@@ -197,6 +208,8 @@ class Connection:
             self._fail_waiting(self._fatal)
         elif denied is None:
             _LOG.warning("nats: %s", error)
+            if not self._inbox and self._client.is_connecting:
+                self._close_socket()
         else:
             self._on_denied(LogDenied(*denied.groups()), denied.group(1))
 

@@ -1,7 +1,9 @@
 """What the JetStream log holds beyond the contract: write-once streams, rights, restarts, lost answers."""
 
 import asyncio
+import gc
 import time
+import warnings
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -182,9 +184,21 @@ async def test_readers_writers_and_workers_go_on_after_the_server_was_killed() -
         await asyncio.wait_for(following, 20.0)
         assert seen == [f"run1.a.{n}" for n in range(1, 5)]
         assert await asyncio.wait_for(working, 20.0) == set(seen)
-        assert await queue.next(0.2) is None
+        await settled(queue, set(seen))
         await queue.close()
         await log.close()
+
+
+async def settled(queue: WorkQueue, known: set[str]) -> None:
+    """A killed server may forget an ack that it took (it saves them with a delay): then known work comes once more."""
+    for _ in range(2 * len(known)):
+        delivery = await queue.next(0.5)
+        if delivery is None:
+            return
+        assert delivery.stored.subject in known
+        assert delivery.deliveries > 1
+        await delivery.ack()
+    pytest.fail("acknowledged work comes again and again from a server that lives")
 
 
 async def done_work(queue: WorkQueue, count: int) -> set[str]:
@@ -197,6 +211,29 @@ async def done_work(queue: WorkQueue, count: int) -> set[str]:
             await delivery.ack()
             done.add(delivery.stored.subject)
     return done
+
+
+async def test_a_server_that_dies_while_it_says_hello_leaves_no_open_socket() -> None:
+    hellos = asyncio.Semaphore(0)
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hellos.release()
+        writer.close()
+
+    with nats_server() as server:
+        log = await opened(server.url)
+        server.kill()
+        async with await asyncio.start_server(hang_up, "127.0.0.1", server.port):
+            async with asyncio.timeout(10.0):
+                for _ in range(3):
+                    await hellos.acquire()
+        server.start()
+        assert (await log.append([entry("a.1")])).seqs == (1,)
+        await log.close()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert [str(each.message) for each in seen] == []
 
 
 async def test_an_append_whose_answer_is_lost_is_stored_once_and_reported_as_done() -> None:
