@@ -6,7 +6,8 @@ is read from the host's side, strictly. Where that gives no reward it is done on
 graded beside it, which tells an agent that broke its verifier (reward 0) from an environment that cannot grade.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from services.kernel.sandbox.protocol import (
     Ended,
     ExecResult,
     Image,
+    Limits,
     Mount,
     Pins,
     SandboxBackend,
@@ -68,6 +70,17 @@ class SolutionRun(Struct, frozen=True, kw_only=True):
     ended: Ended
     output: bytes
     grade: Grade | EnvironmentBroken
+
+
+class Solved(Struct, frozen=True, kw_only=True):
+    """What a solution's run ended with, and what it left; the snapshot lives as long as the context that gave it."""
+
+    result: ExecResult
+    snapshot: SnapshotId
+
+
+class TooSlowError(SandboxError):
+    """A program met its wall limit while it was busy: a slow machine, or one that waits actively. Nobody can tell."""
 
 
 class Grader:
@@ -141,15 +154,37 @@ class Grader:
         *,
         solution: Mapping[str, FileEntry] | None = None,
         pins: Pins | None = None,
+        limits: Limits | None = None,
     ) -> SolutionRun:
         """Runs solve.sh of the task (or of another `solution`) in a fresh sandbox, and grades what it left.
 
         Raises:
             SandboxError: infrastructure.
         """
+        async with self.solved(task, image, solution=solution, pins=pins, limits=limits) as solved:
+            grade = await self.grade(task, image, solved.snapshot, pins=pins)
+            result = solved.result
+            return SolutionRun(exit_code=result.exit_code, ended=result.ended, output=result.output, grade=grade)
+
+    @asynccontextmanager
+    async def solved(
+        self,
+        task: HarborTask,
+        image: Image,
+        *,
+        solution: Mapping[str, FileEntry] | None = None,
+        pins: Pins | None = None,
+        limits: Limits | None = None,
+    ) -> AsyncIterator[Solved]:
+        """As `run_solution`, not graded: for those who look at the snapshot, or grade it more than once. `limits`:
+        others than the task's own for an agent.
+
+        Raises:
+            SandboxError: infrastructure.
+        """
         files = task.part("solution") if solution is None else solution
         mounts = (Mount(self._unpack(files), "/solution"),)
-        limits = task.agent_limits
+        limits = limits or task.agent_limits
         sandbox = await self._backend.start(
             image, pins=_pins(image, task.config.agent.user, pins), limits=limits, mounts=mounts
         )
@@ -166,10 +201,9 @@ class Grader:
             await sandbox.close()
             raise
         try:
-            grade = await self.grade(task, image, snapshot, pins=pins)
+            yield Solved(result=result, snapshot=snapshot)
         finally:
             await self._backend.drop(snapshot)
-        return SolutionRun(exit_code=result.exit_code, ended=result.ended, output=result.output, grade=grade)
 
     async def run_noop(self, task: HarborTask, image: Image, *, pins: Pins | None = None) -> Grade | EnvironmentBroken:
         """The grade of an untouched environment. Raises SandboxError."""
@@ -223,6 +257,6 @@ def _pins(image: Image, user: str | int | None, pins: Pins | None) -> Pins:
 
 
 def _blame_the_machine(result: ExecResult, what: str) -> None:
-    """A wall limit blames a program only if it was idle. Raises SandboxError for a busy one."""
+    """A wall limit blames a program only if it was idle. Raises TooSlowError for a busy one."""
     if result.ended is Ended.wall_limit and not result.idle:
-        raise SandboxError(f"a busy {what} met its wall limit: this machine is too slow")
+        raise TooSlowError(f"a busy {what} met its wall limit: this machine is too slow")
