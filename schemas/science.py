@@ -61,6 +61,19 @@ class PoolRules(Section, frozen=True, kw_only=True):
     duplicate_similarity: Share = 0.8
 
 
+class GateRules(Section, frozen=True, kw_only=True):
+    """What an environment must hold up to before it is admitted. What is alike in the pool: `PoolRules`."""
+
+    ngram_words: Annotated[int, msgspec.Meta(ge=4, le=64)] = 13
+    """Words in a row (stride 1) that an instruction may not share with a held-out one. Paper; Tmax: 13."""
+    flaky_repeats: Count = 2
+    """Times that oracle and no-op are run again in other surroundings; every test must end the same."""
+    mutants_max: Natural = 8
+    """Broken variants of the reference solution that are run at most; 0: none."""
+    mutation_score_min: Share = 0.5
+    """Least share of these that must lose reward."""
+
+
 class TrainingRules(Section, frozen=True, kw_only=True):
     """One update: `groups` groups of `attempts` rollouts."""
 
@@ -69,7 +82,7 @@ class TrainingRules(Section, frozen=True, kw_only=True):
     attempts: Annotated[int, msgspec.Meta(ge=2)] = 16
     waves_max: Count = 3
     objective: Literal["dppo", "grpo"] = "dppo"
-    learning_rate: Annotated[float, msgspec.Meta(ge=0.0)] = 1e-6
+    learning_rate: Annotated[float, msgspec.Meta(ge=0)] = 1e-6
     tv_max: Share = 0.1
     grad_norm_max: Positive = 1.0
     minibatches: Count = 1
@@ -100,6 +113,7 @@ class Science(Section, frozen=True, kw_only=True):
     rollout: RolloutRules = RolloutRules()
     proposal: ProposalRules = ProposalRules()
     calibration: CalibrationRules = CalibrationRules()
+    gates: GateRules = GateRules()
     pool: PoolRules = PoolRules()
     training: TrainingRules = TrainingRules()
     evaluation: EvaluationRules = EvaluationRules()

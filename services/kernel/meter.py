@@ -1,7 +1,10 @@
-"""What a service's answers cost, in CPU seconds of this process and of the children that it has waited for."""
+"""What work costs: answers, in CPU seconds of this process and its children; sandboxed programs, by who ran them."""
 
 import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 
@@ -31,3 +34,29 @@ class Watch:
 
     def wall_s(self) -> float:
         return time.monotonic() - self._began_s
+
+
+@dataclass
+class Spending:
+    """CPU seconds of the sandboxed programs that were run on someone's behalf."""
+
+    cpu_s: float = 0.0
+
+
+_spending: ContextVar[Spending | None] = ContextVar("spending", default=None)
+
+
+@contextmanager
+def spending() -> Iterator[Spending]:
+    """Adds up what is run inside the block, also by the tasks that it starts."""
+    token = _spending.set(found := Spending())
+    try:
+        yield found
+    finally:
+        _spending.reset(token)
+
+
+def spend(cpu_s: float) -> None:
+    """Says that a sandboxed program has used `cpu_s`."""
+    if (found := _spending.get()) is not None:
+        found.cpu_s += cpu_s

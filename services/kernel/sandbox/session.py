@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from services.kernel.meter import spend
 from services.kernel.sandbox.channel import Channel
 from services.kernel.sandbox.launch import Plan, uid_of
 from services.kernel.sandbox.layers import remove_tree, tree_bytes
@@ -262,6 +263,7 @@ def _exec_result(parts: list[bytes], limits: Limits) -> ExecResult:
         result = ExecResult(int(code), output, int(total), ended, float(cpu_s), float(wall_s))
     except ValueError as error:
         raise SandboxError(f"the supervisor's answer makes no sense: {error}") from error
+    spend(result.cpu_s)
     if ended is Ended.wall_limit and result.cpu_s <= IDLE_CPU_S + IDLE_SHARE * limits.wall_s:
         return replace(result, idle=True)
     return result

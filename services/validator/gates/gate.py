@@ -1,13 +1,14 @@
 """What a gate is: one check of one environment, with its evidence."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Protocol
 
 import msgspec
 
 from schemas.outcomes import GateOutcome
+from schemas.science import GateRules
 from services.kernel.archive import FileEntry
 from services.kernel.harbor.grade import Grade
 from services.kernel.harbor.task import HarborTask
@@ -18,13 +19,23 @@ DETAIL_CHARS_MAX = 2000
 
 
 class Cost(IntEnum):
-    """Gates run cheapest first."""
+    """Gates run cheapest first; those of one class run at the same time."""
 
     reading = 0
     comparing = 1
     building = 2
     running = 3
     repeating = 4
+
+
+class Need(StrEnum):
+    """A field of the case that an earlier gate fills in."""
+
+    files = "files"
+    task = "task"
+    image = "image"
+    oracle = "oracle"
+    noop = "noop"
 
 
 @dataclass
@@ -41,6 +52,7 @@ class Case:
     pool: Mapping[str, str] = field(default_factory=dict)
     """Sketches of the pool's members, by environment."""
     duplicate_similarity: float = 0.8
+    rules: GateRules = field(default_factory=GateRules)
     task: HarborTask | None = None
     image: Image | None = None
     sketch: str | None = None
@@ -48,6 +60,9 @@ class Case:
     """What the reference solution earned."""
     noop: Grade | None = None
     """What an untouched environment earned."""
+
+    def has(self, needs: Iterable[Need]) -> bool:
+        return all(getattr(self, need) not in (None, {}) for need in needs)
 
     def known_task(self) -> HarborTask:
         if self.task is None:
@@ -101,6 +116,11 @@ class Gate(Protocol):
     @property
     def hidden(self) -> bool:
         """Its evidence is not shown to the proposer of a draft."""
+        ...
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Without these in the case the gate is skipped."""
         ...
 
     async def check(self, case: Case) -> Finding:

@@ -8,7 +8,7 @@ from datasketch import MinHash
 
 from schemas.rules import likeness
 from services.kernel.archive import FileEntry
-from services.validator.gates.gate import Case, Cost, Finding, failed, passed
+from services.validator.gates.gate import Case, Cost, Finding, Need, failed, passed
 
 PLACES = 64
 """Hash functions of a sketch: 8 hex digits each. The standard error of the estimate is about 1 / sqrt(64)."""
@@ -46,6 +46,7 @@ class NotDuplicate:
     name = "not a duplicate"
     cost = Cost.comparing
     hidden = False
+    needs = (Need.files,)
 
     async def check(self, case: Case) -> Finding:
         case.sketch = sketch_of(case.files)

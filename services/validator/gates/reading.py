@@ -3,7 +3,7 @@
 from services.kernel.archive import ArchiveError, unpack
 from services.kernel.harbor.task import read_task
 from services.kernel.heldout.grams import shared_grams
-from services.validator.gates.gate import Case, Cost, Finding, failed, passed
+from services.validator.gates.gate import Case, Cost, Finding, Need, failed, passed
 
 SHOWN_MAX = 8
 """Problems shown in a detail; the evidence has all."""
@@ -15,6 +15,7 @@ class WellFormed:
     name = "well-formed"
     cost = Cost.reading
     hidden = False
+    needs = ()
 
     async def check(self, case: Case) -> Finding:
         try:
@@ -36,6 +37,7 @@ class Decontaminated:
     name = "decontaminated"
     cost = Cost.reading
     hidden = True
+    needs = (Need.task,)
 
     async def check(self, case: Case) -> Finding:
         shared = shared_grams(case.known_task().instruction, case.grams)

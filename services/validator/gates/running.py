@@ -9,7 +9,7 @@ from services.kernel.harbor.dockerfile import DockerfileError
 from services.kernel.harbor.grade import EnvironmentBroken, Grade, SolutionRun
 from services.kernel.sandbox.launch import find_faketime
 from services.kernel.sandbox.protocol import Ended, Image, Pins, SandboxRefusedError
-from services.validator.gates.gate import Case, Cost, Finding, failed, passed
+from services.validator.gates.gate import Case, Cost, Finding, Need, failed, passed
 
 NOOP_REWARD_MAX = 0.5
 """An untouched environment must earn less (paper)."""
@@ -25,6 +25,7 @@ class Builds:
     name = "builds"
     cost = Cost.building
     hidden = False
+    needs = (Need.task,)
 
     async def check(self, case: Case) -> Finding:
         try:
@@ -42,6 +43,7 @@ class OraclePasses:
     name = "oracle passes"
     cost = Cost.running
     hidden = False
+    needs = (Need.image,)
 
     async def check(self, case: Case) -> Finding:
         try:
@@ -57,6 +59,7 @@ class NoopFails:
     name = "no-op fails"
     cost = Cost.running
     hidden = False
+    needs = (Need.image,)
 
     async def check(self, case: Case) -> Finding:
         grade = await case.workshop.grader.run_noop(case.known_task(), case.known_image())
@@ -79,6 +82,7 @@ class NotFlaky:
     name = "not flaky"
     cost = Cost.repeating
     hidden = False
+    needs = (Need.image, Need.oracle, Need.noop)
 
     def __init__(self, repeats: int = 1) -> None:
         self._repeats = repeats
