@@ -18,6 +18,7 @@ from schemas.messages import (
 )
 from schemas.outcomes import Verdict
 from schemas.parts import GateResult
+from schemas.science import Science
 from schemas.subjects import Subject
 from services.kernel.archive import unpack
 from services.kernel.artifacts import ArtifactStore
@@ -42,14 +43,14 @@ class ValidatorHandler:
         artifacts: ArtifactStore,
         workshop: Workshop,
         grams: Mapping[int, frozenset[str]],
-        duplicate_similarity: float,
+        science: Science,
     ) -> None:
         self._run = run
         self._log = log
         self._artifacts = artifacts
         self._workshop = workshop
         self._grams = grams
-        self._duplicate_similarity = duplicate_similarity
+        self._science = science
         self._sketches: dict[str, str] = {}
         self._meter = CpuMeter()
 
@@ -127,7 +128,8 @@ class ValidatorHandler:
             workshop=self._workshop,
             grams=self._grams,
             pool=await self._pool(pool_version),
-            duplicate_similarity=self._duplicate_similarity,
+            duplicate_similarity=self._science.pool.duplicate_similarity,
+            rules=self._science.gates,
         )
 
     async def _pool(self, version: int) -> dict[str, str]:

@@ -24,5 +24,5 @@ async def build(context: service.Context) -> ValidatorHandler:
         artifacts=context.artifacts,
         workshop=workshop,
         grams=read_grams(context.artifacts.get(grams)) if grams else {},
-        duplicate_similarity=context.science.pool.duplicate_similarity,
+        science=context.science,
     )

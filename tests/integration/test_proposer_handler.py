@@ -23,7 +23,7 @@ from schemas.messages import (
 )
 from schemas.outcomes import Abandoned, Direction, Purpose, Role, Verdict
 from schemas.parts import Assignment, CitedRollout, Evidence, RosterEntry
-from schemas.science import ProposalRules
+from schemas.science import ProposalRules, Science
 from services.cli.heldout import near_set
 from services.kernel.agent.conversation import EndReason, Episode, Observation, Turn
 from services.kernel.agent.transcript import decode_content, encode
@@ -106,7 +106,7 @@ class Bench:
     async def validate(self, judge: Callable[[DraftCheckRequested], DraftChecked] | None = None) -> None:
         """Answers draft checks on the log, as a validator does; without `judge` with the real gates."""
         validator = ValidatorHandler(
-            run=RUN, log=self.log, artifacts=self.store, workshop=self.shop, grams={}, duplicate_similarity=0.8
+            run=RUN, log=self.log, artifacts=self.store, workshop=self.shop, grams={}, science=Science()
         )
         async with aclosing(self.log.read(0, (f"{RUN}.draft_check_requested.>",), follow=True)) as records:
             async for stored in records:

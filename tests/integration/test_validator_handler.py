@@ -20,6 +20,7 @@ from schemas.messages import (
 )
 from schemas.outcomes import GateOutcome, Role, Verdict
 from schemas.parts import RosterEntry, Usage
+from schemas.science import Science
 from services.kernel.archive import pack
 from services.kernel.artifacts import ArtifactStore
 from services.kernel.delivery import Answer, Speaker
@@ -56,7 +57,7 @@ class Bench:
             artifacts=self.store,
             workshop=shop,
             grams=read_grams(build_grams([HeldOutText((HELD_OUT,))])),
-            duplicate_similarity=0.8,
+            science=Science(),
         )
 
     async def handle(self, message: Message) -> Answer:
