@@ -4,15 +4,17 @@ import asyncio
 import hashlib
 import os
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from services.kernel.errors import KernelError
-from services.kernel.harbor.build import Builder
+from services.kernel.harbor.build import LayerBuilder
 from services.kernel.harbor.grade import Grader
+from services.kernel.harbor.recipe import ImageBuilder
 from services.kernel.sandbox.base import Base, host_base, load_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
-from services.kernel.sandbox.protocol import LimitCheck
+from services.kernel.sandbox.protocol import Image, LimitCheck, SandboxBackend
 
 BASE_NAMES = ("envwheel/base:1",)
 """What a Dockerfile may say in FROM."""
@@ -29,8 +31,10 @@ class WorkshopError(KernelError):
 @dataclass
 class Workshop:
     base: Base
-    backend: BubblewrapBackend
-    builder: Builder
+    base_image: Image
+    """The base as this backend starts from it."""
+    backend: SandboxBackend
+    builder: ImageBuilder
     grader: Grader
 
     async def close(self) -> None:
@@ -58,8 +62,13 @@ def choose_base(base: str, work: Path) -> Base:
     return load_base(own)
 
 
-async def open_workshop(base: str, work: Path, *, base_digest: str | None = None) -> Workshop:
+async def open_workshop(
+    base: str, work: Path, *, base_digest: str | None = None, base_names: Collection[str] = ()
+) -> Workshop:
     """Build it below `work`, a folder of this process alone.
+
+    `base_names`: what else FROM may say for the base, such as `ubuntu:24.04`; whoever names them vouches that tasks
+    made for those images work on it.
 
     Raises:
         WorkshopError: the base is another than the run's, or a needed limit does not hold here.
@@ -77,8 +86,8 @@ async def open_workshop(base: str, work: Path, *, base_digest: str | None = None
         await backend.close()
         raise
     image = chosen.image()
-    builder = Builder(backend, work / "layers", dict.fromkeys(BASE_NAMES, image))
-    return Workshop(chosen, backend, builder, Grader(backend, work / "unpacked"))
+    builder = LayerBuilder(backend, work / "layers", dict.fromkeys((*BASE_NAMES, *base_names), image))
+    return Workshop(chosen, image, backend, builder, Grader(backend, builder, work / "unpacked"))
 
 
 def require(missing: tuple[LimitCheck, ...]) -> None:

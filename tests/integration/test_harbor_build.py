@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from services.kernel.harbor.build import SOURCE_TIME_S, BuildFailedError
+from services.kernel.harbor.build import SOURCE_TIME_S
 from services.kernel.harbor.dockerfile import DockerfileError, NeedsDockerError
+from services.kernel.harbor.recipe import BuildFailedError
 from tests.support.harbor_tasks import TOML, greeting
 from tests.support.lab import Lab, open_lab
 

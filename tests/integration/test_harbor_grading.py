@@ -233,7 +233,7 @@ class Unlucky(Grader):
 async def test_a_grading_that_gave_no_reward_is_done_once_more_before_anybody_is_blamed(
     lab: Lab, tmp_path: Path
 ) -> None:
-    lab.grader = unlucky = Unlucky(lab.backend, tmp_path / "grading")
+    lab.grader = unlucky = Unlucky(lab.backend, lab.builder, tmp_path / "grading")
     grade = await lab.attempt(greeting(), HONEST)
     assert isinstance(grade, Grade)
     assert (grade.reward, grade.broken_by_agent, unlucky.attempts) == (1.0, None, 2)

@@ -6,18 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from services.kernel.archive import FileEntry
-from services.kernel.harbor.build import Builder
+from services.kernel.harbor.build import LayerBuilder
 from services.kernel.harbor.grade import EnvironmentBroken, Grade, Grader
+from services.kernel.harbor.recipe import ImageBuilder
 from services.kernel.harbor.task import HarborTask, read_task
 from services.kernel.sandbox.base import host_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
-from services.kernel.sandbox.protocol import ExecResult, Image, Sandbox
+from services.kernel.sandbox.protocol import ExecResult, Image, Sandbox, SandboxBackend
 
 
 @dataclass
 class Lab:
-    backend: BubblewrapBackend
-    builder: Builder
+    backend: SandboxBackend
+    builder: ImageBuilder
     grader: Grader
 
     async def task(self, files: dict[str, FileEntry]) -> tuple[HarborTask, Image]:
@@ -56,8 +57,5 @@ async def open_lab(folder: Path, base: Path) -> AsyncIterator[Lab]:
     """A lab below `folder`; the base root is kept in `base`, which labs may share."""
     image = host_base(base).image()
     async with BubblewrapBackend(folder / "sandboxes") as backend:
-        yield Lab(
-            backend,
-            Builder(backend, folder / "layers", {"envwheel/base:1": image}),
-            Grader(backend, folder / "grading"),
-        )
+        builder = LayerBuilder(backend, folder / "layers", {"envwheel/base:1": image})
+        yield Lab(backend, builder, Grader(backend, builder, folder / "grading"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from services.kernel.archive import FileEntry, digest, pack
-from services.kernel.harbor.build import Builder
+from services.kernel.harbor.build import LayerBuilder
 from services.kernel.harbor.grade import Grader
 from services.kernel.sandbox.base import host_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
@@ -23,8 +23,9 @@ Files = Mapping[str, FileEntry]
 async def open_shop(folder: Path) -> AsyncIterator[Workshop]:
     base = host_base(folder / "base")
     backend = BubblewrapBackend(folder / "sandboxes")
-    builder = Builder(backend, folder / "layers", dict.fromkeys(BASE_NAMES, base.image()))
-    shop = Workshop(base, backend, builder, Grader(backend, folder / "unpacked"))
+    image = base.image()
+    builder = LayerBuilder(backend, folder / "layers", dict.fromkeys(BASE_NAMES, image))
+    shop = Workshop(base, image, backend, builder, Grader(backend, builder, folder / "unpacked"))
     try:
         yield shop
     finally:

@@ -30,6 +30,7 @@ from services.kernel.harbor.dockerfile import (
     parse,
 )
 from services.kernel.harbor.layers import TOO_LONG, LayerCache, LayerError, directory_mode, locate
+from services.kernel.harbor.recipe import BuildFailedError, Recipe, recipe_of
 from services.kernel.harbor.task import HarborTask, resolve_env
 from services.kernel.sandbox.protocol import (
     Ended,
@@ -51,14 +52,6 @@ RunStep: TypeAlias = tuple[Run, Image]
 """An instruction and the image whose env and working directory it has."""
 
 
-class BuildFailedError(Exception):
-    """The task's own build does not succeed; trying again changes nothing."""
-
-    def __init__(self, step: str, reason: str, output: bytes = b"") -> None:
-        super().__init__(f"{step}: {reason}")
-        self.output = output
-
-
 class LayerBackend(SandboxBackend, Protocol):
     """A backend that can hand over what a snapshot wrote."""
 
@@ -75,25 +68,19 @@ class _Plan:
     runs: list[RunStep] = field(default_factory=list)
 
 
-class Builder:
-    """Builds images from tasks; one cache folder may serve several builders and processes."""
+class LayerBuilder:
+    """See `ImageBuilder`. One cache folder may serve several builders and processes."""
 
     def __init__(self, backend: LayerBackend, cache: Path, bases: Mapping[str, Image]) -> None:
         self._backend = backend
         self._cache = LayerCache(cache)
         self._bases = dict(bases)
 
-    async def build(self, task: HarborTask) -> Image:
-        """The image that the task's sandboxes start from.
-
-        Raises:
-            NeedsDockerError: FROM an unknown base, or an instruction outside the subset.
-            DockerfileError: no engine could build this.
-            BuildFailedError: a RUN line failed or met a limit, or a COPY cannot be done.
-            SandboxError: infrastructure.
-        """
-        context = task.part("environment")
-        first, *rest = _instructions(task, context)
+    async def build(self, task: HarborTask, *, verifier: bool = False) -> Image:
+        """See `ImageBuilder`. NeedsDockerError: FROM an unknown base, or an instruction outside the subset."""
+        recipe = recipe_of(task, verifier=verifier)
+        context, limits = recipe.context, recipe.limits
+        first, *rest = _instructions(recipe)
         if not isinstance(first, From) or first.image not in self._bases:
             known = ", ".join(sorted(self._bases))
             raise NeedsDockerError(f"base {getattr(first, 'image', '?')!r} needs the docker backend (here: {known})")
@@ -102,14 +89,14 @@ class Builder:
         for step in rest:
             # One sandbox has one user: USER ends a row of RUN lines.
             if (isinstance(step, Run) and plan.files) or (isinstance(step, Copy | Workdir | User) and plan.runs):
-                image, plan = await self._flush(image, plan, context, task.build_limits), _Plan()
+                image, plan = await self._flush(image, plan, context, limits), _Plan()
             image = _declare(image, step, context)
             if isinstance(step, Run):
                 plan.runs.append((step, image))
             elif isinstance(step, Copy | Workdir):
                 plan.files.append((step, image.workdir))
-        image = await self._flush(image, plan, context, task.build_limits)
-        return _configure(image, task)
+        image = await self._flush(image, plan, context, limits)
+        return _configure(image, recipe)
 
     async def _flush(self, image: Image, plan: _Plan, context: Mapping[str, FileEntry], limits: Limits) -> Image:
         if not plan.files and not plan.runs:
@@ -178,14 +165,14 @@ def _check_run(step: Run, result: ExecResult) -> None:
         raise BuildFailedError(line, f"exit code {result.exit_code}", result.output)
 
 
-def _instructions(task: HarborTask, context: Mapping[str, FileEntry]) -> Iterator[Instruction]:
+def _instructions(recipe: Recipe) -> Iterator[Instruction]:
+    context, environment = recipe.context, recipe.environment
     if "Dockerfile" in context:
         try:
             yield from parse(context["Dockerfile"].content.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise DockerfileError(f"the Dockerfile is not UTF-8: {error}") from error
         return
-    environment = task.config.environment
     # Harbor uploads the loose files of environment/ into the working directory of a prebuilt image.
     yield From(environment.docker_image or "")
     if context:
@@ -216,9 +203,9 @@ def _below(source: str, context: Mapping[str, FileEntry]) -> list[str]:
     return [name for name in context if not source or name == source or name.startswith(source + "/")]
 
 
-def _configure(image: Image, task: HarborTask) -> Image:
+def _configure(image: Image, recipe: Recipe) -> Image:
     """The image with what task.toml overrides."""
-    environment = task.config.environment
+    environment = recipe.environment
     try:
         env = resolve_env(environment.env)
     except KeyError as error:

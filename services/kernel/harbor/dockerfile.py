@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from services.kernel.harbor.recipe import UnavailableError
+
 DOCKERFILE_BYTES_MAX = 64 * 1024
 
 _VARIABLE = re.compile(
@@ -27,7 +29,7 @@ class DockerfileError(Exception):
     """The Dockerfile is wrong: no engine could build it. The message names the line."""
 
 
-class NeedsDockerError(DockerfileError):
+class NeedsDockerError(DockerfileError, UnavailableError):
     """The Dockerfile is legal but outside the subset."""
 
 

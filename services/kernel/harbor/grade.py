@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from services.kernel.archive import FileEntry, digest, pack, write_tree
 from services.kernel.harbor.layers import LayerCache
+from services.kernel.harbor.recipe import ImageBuilder
 from services.kernel.harbor.reward import RewardError, read_verdict
 from services.kernel.harbor.task import HarborTask, resolve_env
 from services.kernel.sandbox.launch import uid_of
@@ -84,10 +85,12 @@ class TooSlowError(SandboxError):
 
 
 class Grader:
-    """Grades snapshots of one backend. `work_dir` holds the unpacked tests; several processes may share it."""
+    """Grades snapshots of one backend. `builder` makes the images of separate verifiers; `work_dir` holds the unpacked
+    tests, and several processes may share it.
+    """
 
-    def __init__(self, backend: SandboxBackend, work_dir: Path) -> None:
-        self._backend = backend
+    def __init__(self, backend: SandboxBackend, builder: ImageBuilder, work_dir: Path) -> None:
+        self._backend, self._builder = backend, builder
         self._unpacked = LayerCache(work_dir)
 
     async def grade(

@@ -46,16 +46,33 @@ class HarborTask(Struct, frozen=True):
         return {name[len(folder) + 1 :]: entry for name, entry in self.files.items() if name.startswith(folder + "/")}
 
     @property
+    def separate(self) -> bool:
+        """Graded in a sandbox of its own, which only declared artifacts reach."""
+        verifier = self.config.verifier
+        return (verifier.environment_mode or ("separate" if verifier.environment else "shared")) == "separate"
+
+    @property
+    def has_verifier_image(self) -> bool:
+        """The verifier has an image with the tests in it; else it is the environment's, and tests are added."""
+        own = self.config.verifier.environment
+        return self.separate and bool((own and own.docker_image) or "tests/Dockerfile" in self.files)
+
+    @property
+    def verifier_environment(self) -> Environment:
+        """What configures the sandbox that grades."""
+        return (self.separate and self.config.verifier.environment) or self.config.environment
+
+    @property
     def build_limits(self) -> Limits:
-        return _limits(self.config, self.config.environment.build_timeout_sec)
+        return limits_of(self.config.environment, self.config.environment.build_timeout_sec)
 
     @property
     def agent_limits(self) -> Limits:
-        return _limits(self.config, self.config.agent.timeout_sec or AGENT_TIMEOUT_S)
+        return limits_of(self.config.environment, self.config.agent.timeout_sec or AGENT_TIMEOUT_S)
 
     @property
     def verifier_limits(self) -> Limits:
-        return _limits(self.config, self.config.verifier.timeout_sec)
+        return limits_of(self.verifier_environment, self.config.verifier.timeout_sec)
 
 
 class Reading(Struct, frozen=True):
@@ -137,9 +154,8 @@ def resolve_env(env: Mapping[str, str]) -> dict[str, str]:
     return {name: _TEMPLATE.sub(default, value) for name, value in env.items()}
 
 
-def _limits(config: TaskConfig, timeout_s: float) -> Limits:
+def limits_of(environment: Environment, timeout_s: float) -> Limits:
     """The task's seconds are CPU seconds here: those are counted, wall time is not."""
-    environment = config.environment
     return Limits(
         cpu_s=timeout_s,
         wall_s=10 * timeout_s,

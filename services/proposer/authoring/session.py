@@ -111,7 +111,7 @@ async def _converse(
 ) -> tuple[Episode, dict[str, FileEntry]]:
     exec_limits = Limits(cpu_s=rules.cpu_s, wall_s=rules.cpu_s * 10)
     limits = HarnessLimits(turns_max=rules.turns_max, shown_bytes_max=SHOWN_BYTES_MAX, exec=exec_limits)
-    image = replace(workshop.base.image(workdir=HOME), env=(("PATH", PATH),))
+    image = replace(workshop.base_image, workdir=HOME, env=(("PATH", PATH),))
     sandbox = await workshop.backend.start(image, limits=exec_limits, mounts=(Mount(folder / "c", CHANNEL),))
     try:
         await sandbox.put(folder / "w", HOME)

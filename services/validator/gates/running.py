@@ -4,9 +4,9 @@ import base64
 from dataclasses import replace
 
 from schemas.outcomes import GateOutcome
-from services.kernel.harbor.build import BuildFailedError
 from services.kernel.harbor.dockerfile import DockerfileError
 from services.kernel.harbor.grade import EnvironmentBroken, Grade, SolutionRun
+from services.kernel.harbor.recipe import BuildFailedError
 from services.kernel.sandbox.launch import find_faketime
 from services.kernel.sandbox.protocol import Ended, Image, Pins, SandboxRefusedError
 from services.validator.gates.gate import Case, Cost, Finding, Need, failed, passed
