@@ -128,7 +128,8 @@ async def test_what_is_not_well_formed_says_where_and_why(
     files = changes if isinstance(changes, bytes) else greeting(changes)
     found = await stopped_at(shop, files, "well-formed")
     assert reason in found.detail
-    assert any(reason.removeprefix("archive:") in problem for problem in found.content["problems"])
+    problems = [*found.content["problems"], *found.content.get("unsupported", ())]
+    assert any(reason.removeprefix("archive:") in problem for problem in problems)
 
 
 async def test_a_detail_that_quotes_the_environment_at_length_is_cut(shop: Workshop) -> None:

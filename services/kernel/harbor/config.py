@@ -138,10 +138,14 @@ class Step(Section, frozen=True, kw_only=True):
     artifacts: list[Name | Artifact] = []
 
 
+Version = Literal["1.0", "1.1", "1.2", "1.3", "1.4"]
+VERSIONS: tuple[str, ...] = get_args(Version)
+
+
 class TaskConfig(Section, frozen=True, kw_only=True):
     """The whole of task.toml."""
 
-    schema_version: Literal["1.0", "1.1", "1.2", "1.3", "1.4"] = "1.4"
+    schema_version: Version = "1.4"
     source: str | None = None
     multi_step_reward_strategy: Literal["mean", "final"] | None = None
     artifacts: list[Name | Artifact] = []
@@ -188,12 +192,12 @@ def read_config(raw: bytes) -> tuple[TaskConfig, list[Problem], list[Problem]]:
 
 def _modernise(table: dict[str, Any]) -> list[Problem]:
     """Turns the deprecated spellings that Harbor still reads into today's, in place."""
-    problems = []
     if "version" in table and "schema_version" not in table:
         table["schema_version"] = table.pop("version")
+    problems = _version_problems(table)
     environment = table.get("environment")
     if not isinstance(environment, dict):
-        return []
+        return problems
     for old, new in (("memory", "memory_mb"), ("storage", "storage_mb")):
         if old in environment and new not in environment:
             try:
@@ -209,6 +213,17 @@ def _modernise(table: dict[str, Any]) -> list[Problem]:
             )
         environment.setdefault("network_mode", mode)
     return problems
+
+
+def _version_problems(table: dict[str, Any]) -> list[Problem]:
+    """An unknown version is told once and clearly, and the rest is read as the newest."""
+    said = table.get("schema_version", VERSIONS[-1])
+    if said in VERSIONS:
+        return []
+    del table["schema_version"]
+    known = f"this envwheel reads Harbor's schema {VERSIONS[0]} to {VERSIONS[-1]}"
+    why = f"{said!r} is not known, {known}" if isinstance(said, str) else f"{said!r} is not text; write it in quotes"
+    return [Problem("version", "schema_version", why)]
 
 
 def _megabytes(value: object) -> int:

@@ -1,9 +1,12 @@
-"""Gates that only read: well-formed, decontaminated."""
+"""The gate `well-formed`: what can be told from the files alone."""
 
-from services.kernel.archive import ArchiveError, unpack
+import unicodedata
+from collections.abc import Iterable, Mapping
+
+from services.kernel.archive import ArchiveError, FileEntry, unpack
+from services.kernel.harbor.config import Problem
 from services.kernel.harbor.task import read_task
-from services.kernel.heldout.grams import shared_grams
-from services.validator.gates.gate import Case, Cost, Finding, Need, failed, passed
+from services.validator.gates.gate import Case, Cost, Finding, failed, passed
 
 SHOWN_MAX = 8
 """Problems shown in a detail; the evidence has all."""
@@ -23,24 +26,29 @@ class WellFormed:
         except ArchiveError as error:
             return failed(f"archive: {error}", problems=[str(error)])
         reading = read_task(case.files)
-        problems = [f"{p.code}: {p.where}: {p.message}" for p in (*reading.problems, *reading.unsupported)]
+        problems = _said([*reading.problems, *name_clashes(case.files)])
+        unsupported = _said(reading.unsupported)
         implicit = [problem.where for problem in reading.implicit]
-        if problems or reading.task is None:
-            return failed("; ".join(problems[:SHOWN_MAX]), problems=problems)
+        if problems or unsupported or reading.task is None:
+            shown = "; ".join([*problems, *unsupported][:SHOWN_MAX])
+            return failed(shown, problems=problems, unsupported=unsupported)
         case.task = reading.task
         return passed(f"implicit limits: {', '.join(implicit)}" if implicit else "", implicit=implicit)
 
 
-class Decontaminated:
-    """No 13-gram of words shared with a held-out instruction (paper; Tmax: n = 13, stride 1)."""
+def name_clashes(files: Mapping[str, FileEntry]) -> list[Problem]:
+    """Names that are one where a file system ignores case or letter forms: there one file would overwrite the other."""
+    found: dict[str, str] = {}
+    problems = []
+    for name in files:
+        parts = name.split("/")
+        for depth in range(1, len(parts) + 1):
+            path = "/".join(parts[:depth])
+            first = found.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
+            if first != path:
+                problems.append(Problem("name_clash", path, f"differs from {first!r} in case or form of letters only"))
+    return list(dict.fromkeys(problems))
 
-    name = "decontaminated"
-    cost = Cost.reading
-    hidden = True
-    needs = (Need.task,)
 
-    async def check(self, case: Case) -> Finding:
-        shared = shared_grams(case.known_task().instruction, case.grams)
-        if shared:
-            return failed(f"shares {len(shared)} word sequences with a held-out instruction", shared=shared)
-        return passed(f"compared with {sum(map(len, case.grams.values()))} sequences")
+def _said(problems: Iterable[Problem]) -> list[str]:
+    return [f"{problem.code}: {problem.where}: {problem.message}" for problem in problems]

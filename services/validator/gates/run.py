@@ -8,9 +8,10 @@ from itertools import groupby
 
 from schemas.outcomes import GateOutcome, Verdict
 from services.kernel.meter import Watch, spending
+from services.validator.gates.decontaminated import Decontaminated
 from services.validator.gates.gate import Case, Cost, Finding, Gate
 from services.validator.gates.likeness import NotDuplicate
-from services.validator.gates.reading import Decontaminated, WellFormed
+from services.validator.gates.reading import WellFormed
 from services.validator.gates.running import Builds, NoopFails, NotFlaky, OraclePasses
 
 GATES: tuple[Gate, ...] = (
