@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +94,20 @@ def parse_ctrf(raw: bytes) -> dict[str, bool]:
         found = [(test["name"], test["status"]) for test in tests]
     except (ValueError, LookupError, TypeError, RecursionError):
         return {}
-    if len(found) > TESTS_MAX or not all(isinstance(word, str) for pair in found for word in pair):
+    if not all(isinstance(word, str) for pair in found for word in pair):
         return {}
-    passed = {name: status == "passed" for name, status in found}
+    return sane_tests([(name, status == "passed") for name, status in found])
+
+
+def sane_tests(found: Sequence[tuple[str, bool]]) -> dict[str, bool]:
+    """Results by name; empty where a name is odd or occurs twice, or where they exceed what a fact carries."""
+    passed = dict(found)
     sane = all(0 < len(name) <= TEST_NAME_CHARS_MAX and name.isprintable() for name in passed)
-    if not sane or len(passed) < len(found) or len(msgspec.json.encode(passed)) > TEST_RESULTS_BYTES_MAX:
+    if (
+        not sane
+        or len(found) > min(len(passed), TESTS_MAX)
+        or len(msgspec.json.encode(passed)) > TEST_RESULTS_BYTES_MAX
+    ):
         return {}
     return passed
 
