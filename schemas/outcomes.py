@@ -101,6 +101,8 @@ class Retired(StrEnum):
     flat = "flat"
     duplicate = "duplicate"
     quarantined = "quarantined"
+    rotted = "rotted"
+    """It passed the gates once and does not pass them now."""
 
 
 class Resolution(StrEnum):

@@ -7,6 +7,7 @@ from schemas.messages import (
     DraftChecked,
     DraftCheckRequested,
     EnvAbandoned,
+    EnvImported,
     EnvProposed,
     EnvRechecked,
     EnvRecheckRequested,
@@ -88,8 +89,12 @@ def infra_answers(work: Message) -> list[Message]:
                     gates=(),
                 )
             ]
-        case EnvRecheckRequested():
-            return [EnvRechecked(env=work.env, ordinal=work.ordinal, verdict=Verdict.infra_failed, gates=())]
+        case EnvRecheckRequested() | EnvImported():
+            return [
+                EnvRechecked(
+                    round=work.round, env=work.env, ordinal=work.ordinal, verdict=Verdict.infra_failed, gates=()
+                )
+            ]
         case RolloutRequested():
             return [masked_rollout(work, attempt, "given up") for attempt in range(work.attempts)]
         case UpdatePlanned():

@@ -58,6 +58,8 @@ class PoolRules(Section, frozen=True, kw_only=True):
     waves_max: Count = 3
     review_every_updates: Count = 16
     review_attempts: Count = 4
+    recheck_every_rounds: Natural = 0
+    """A member goes through the gates again so many rounds after it last passed them; 0: never."""
     duplicate_similarity: Share = 0.8
 
 

@@ -38,6 +38,7 @@ EDGES: dict[str, Edge] = {
     "round_closed": Edge((T,)),
     "run_finished": Edge((T, X)),
     "env_imported": Edge((X,), (V,)),
+    "env_recalled": Edge((X,)),
     "env_recheck_requested": Edge((V,), (V,)),
     "env_rechecked": Edge((V,)),
     "work_started": Edge((P, V, S, T)),

@@ -148,6 +148,22 @@ class EnvImported(Message, frozen=True, kw_only=True):
         return (self.ordinal,)
 
 
+class EnvRecalled(Message, frozen=True, kw_only=True):
+    """The operator has put an environment through the gates again, perhaps on another base, and takes it back."""
+
+    name = "env_recalled"
+    nature = Nature.operator
+
+    ordinal: int
+    env: str
+    base_digest: str
+    """The base that the gates were run on."""
+    gates: tuple[GateResult, ...]
+
+    def key(self) -> tuple[Part, ...]:
+        return (self.ordinal,)
+
+
 class EnvRecheckRequested(Message, frozen=True, kw_only=True):
     name = "env_recheck_requested"
     nature = Nature.request

@@ -88,7 +88,9 @@ class ValidatorHandler:
                 )
             case EnvImported() | EnvRecheckRequested() as body:
                 verdict, gates = await self._judge(await self._case(body.env, 0), GATES, observations)
-                answer = EnvRechecked(env=body.env, ordinal=body.ordinal, verdict=verdict, gates=gates)
+                answer = EnvRechecked(
+                    round=body.round, env=body.env, ordinal=body.ordinal, verdict=verdict, gates=gates
+                )
             case _:
                 raise Unreadable(f"{event.body.name} is no work for the validator")
         meta = Meta(

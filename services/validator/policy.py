@@ -10,7 +10,9 @@ from schemas.messages import (
     DraftCheckRequested,
     EnvAbandoned,
     EnvCalibrated,
+    EnvImported,
     EnvProposed,
+    EnvRecalled,
     EnvRechecked,
     EnvRecheckRequested,
     EnvRequested,
@@ -27,6 +29,7 @@ from schemas.messages import (
 from schemas.outcomes import Calibration, Purpose, Retired, Role, Verdict
 from schemas.parked import OpenWork
 from schemas.parts import PoolEntry, PoolLeaving
+from schemas.rot import RotBook
 from schemas.rules import calibration_outcome, commonest_failure, enough, likeness, mean_std, near_edge
 from schemas.slots import SlotBook, Stage
 
@@ -84,9 +87,12 @@ class View:
     reviewed_update: int = 0
     update: int = 0
     review: Review = field(default_factory=Review)
+    rot: RotBook = field(default_factory=RotBook)
     planned_checkpoint: tuple[int, str] = (0, "")
     work: OpenWork = field(
-        default_factory=lambda: OpenWork(Role.validator, (EnvProposed, DraftCheckRequested, EnvRecheckRequested))
+        default_factory=lambda: OpenWork(
+            Role.validator, (EnvProposed, DraftCheckRequested, EnvRecheckRequested, EnvImported)
+        )
     )
     seen: set[str] = field(default_factory=set)
     decided: tuple[str, tuple[Message, ...]] = ("", ())
@@ -130,8 +136,12 @@ def _react(view: View, event: Event) -> list[Message]:
             said += _round_planned(view, body)
         case EnvRequested() | EnvProposed() | EnvAbandoned() | EnvValidated() | EnvCalibrated():
             said += _slot_moved(view, body)
-        case DraftChecked() | EnvRechecked():
-            _close_work(view, body)
+        case DraftChecked():
+            view.work.close(event_id(DraftCheckRequested.name, body.key()))
+        case EnvRechecked():
+            said += _rechecked(view, body)
+        case EnvRecalled():
+            view.rot.fold(body)
         case RolloutCompleted():
             said += _rollout(view, body)
         case PoolChanged():
@@ -141,17 +151,10 @@ def _react(view: View, event: Event) -> list[Message]:
     return said
 
 
-def _close_work(view: View, body: DraftChecked | EnvRechecked) -> None:
-    asked = DraftCheckRequested if isinstance(body, DraftChecked) else EnvRecheckRequested
-    for id_, work in list(view.work.messages.items()):
-        if isinstance(work, asked) and work.key() == body.key():
-            view.work.close(id_)
-
-
 def _round_planned(view: View, body: RoundPlanned) -> list[Message]:
     view.book.fold(body)
     view.planned_checkpoint = (body.checkpoint_version, body.checkpoint)
-    return _begin_review(view) if body.wave == 0 else []
+    return [*_begin_review(view), *_begin_rechecks(view)] if body.wave == 0 else []
 
 
 def _slot_moved(
@@ -257,6 +260,20 @@ def _begin_review(view: View) -> list[Message]:
     return list(view.review.open.values())
 
 
+def _begin_rechecks(view: View) -> list[Message]:
+    run, round_ = _known(view), view.book.round
+    return [
+        EnvRecheckRequested(round=round_, env=env, ordinal=round_, base_digest=run.base_digest, cause="aged")
+        for env in view.rot.begin(round_, view.members, run.science.pool.recheck_every_rounds)
+    ]
+
+
+def _rechecked(view: View, body: EnvRechecked) -> list[Message]:
+    view.work.close(event_id(EnvRecheckRequested.name, body.key()))
+    view.work.close(event_id(EnvImported.name, (body.ordinal,)))
+    return _maybe_pool(view) if view.rot.fold(body) else []
+
+
 def _recent(view: View, env: str) -> list[float]:
     """Rewards of the newest training group on an environment since the last review."""
     recent = [(version, reward) for version, reward in view.trained.get(env, []) if version >= view.reviewed_update]
@@ -265,8 +282,12 @@ def _recent(view: View, env: str) -> list[float]:
 
 
 def _maybe_pool(view: View) -> list[Message]:
-    """The pool, once every slot is terminal, enough were admitted or no wave is left, and the review is complete."""
-    if not view.book.round_done() or not view.review.complete() or view.pool_version > view.book.round:
+    """The pool, once every slot is terminal, enough were admitted or no wave is left, and review and rechecks are
+    complete.
+    """
+    if not view.book.round_done() or not view.review.complete() or view.rot.open:
+        return []
+    if view.pool_version > view.book.round:
         return []
     leaving = _leaving(view)
     gone = {entry.env for entry in leaving}
@@ -291,11 +312,17 @@ def _leaving(view: View) -> list[PoolLeaving]:
         for env in view.members
         if env in view.quarantined
     ]
+    leaving += [
+        PoolLeaving(env=env, reason=Retired.rotted, detail=reason)
+        for env in view.members
+        if env not in view.quarantined and (reason := view.rot.reason(env)) is not None
+    ]
+    gone = {entry.env for entry in leaving}
     for env in view.review.members:
         fresh = [rollout.reward for rollout in view.review.fresh.get(env, {}).values() if rollout.reward is not None]
         rewards = sorted(fresh) if env in view.review.open else _recent(view, env)
         outcome = calibration_outcome(rewards, len(rewards), run.science.calibration)
-        if env in view.quarantined or outcome in (Calibration.admitted, Calibration.infra_failed):
+        if env in gone or outcome in (Calibration.admitted, Calibration.infra_failed):
             continue
         mean, std = mean_std(rewards)
         detail = f"mean {mean:.3f}, std {std:.3f} of {len(rewards)}"
@@ -311,7 +338,9 @@ def _joining(view: View, kept: dict[str, PoolEntry]) -> tuple[list[PoolEntry], l
     for slot in view.book.admitted():
         env = view.book.slots[slot].env or ""
         twin = next((entry.env for entry in added if _alike(view, entry.env, env, rules.duplicate_similarity)), None)
-        if twin is not None or env in kept or env in view.quarantined:
+        if (rotten := view.rot.reason(env)) is not None and env not in view.quarantined:
+            refused.append(PoolLeaving(env=env, reason=Retired.rotted, detail=rotten))
+        elif twin is not None or env in kept or env in view.quarantined:
             why = Retired.quarantined if env in view.quarantined else Retired.duplicate
             refused.append(PoolLeaving(env=env, reason=why, detail=f"slot {slot}: like {(twin or env)[:12]}"))
         elif len(kept) + len(added) < rules.target:
@@ -327,6 +356,7 @@ def _take_pool(view: View, body: PoolChanged) -> None:
     entries = {**view.members, **{entry.env: entry for entry in body.added}}
     view.members = {env: entries[env] for env in body.members}
     view.pool_version = body.pool_version
+    view.rot.forget_all_but(view.members)
     if view.review.members:
         view.reviewed_update = view.review.update
 

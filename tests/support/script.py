@@ -10,6 +10,8 @@ from schemas.messages import (
     CheckpointPublished,
     EnvAbandoned,
     EnvProposed,
+    EnvRechecked,
+    EnvRecheckRequested,
     EnvRequested,
     EnvValidated,
     Message,
@@ -42,6 +44,8 @@ class Script:
     pass_rates: dict[str, float] = field(default_factory=dict)
     invalid_share: float = 0.2
     abandoned_share: float = 0.05
+    rotten_share: float = 0.2
+    """Of rechecks; a tenth of the others end as trouble of the machine."""
 
     def answer(self, work: Message) -> list[Message]:
         match work:
@@ -51,6 +55,8 @@ class Script:
                 return [self._propose(work)]
             case EnvProposed():
                 return [self._validate(work)]
+            case EnvRecheckRequested():
+                return [self._recheck(work)]
             case RolloutRequested():
                 return [self._attempt(work, attempt) for attempt in range(work.attempts)]
             case UpdatePlanned():
@@ -113,6 +119,21 @@ class Script:
             verdict=Verdict.valid if good else Verdict.invalid,
             gates=(gate,),
             sketch=sketch,
+        )
+
+    def _recheck(self, work: EnvRecheckRequested) -> EnvRechecked:
+        drawn = chance("rot", work.env, work.ordinal)
+        verdict = Verdict.invalid if drawn < self.rotten_share else Verdict.valid
+        if drawn > 0.9:
+            verdict = Verdict.infra_failed
+        outcome = GateOutcome.failed if verdict is Verdict.invalid else GateOutcome.passed
+        gates = (GateResult(gate="not flaky", outcome=outcome, detail="other results of x"),)
+        return EnvRechecked(
+            round=work.round,
+            env=work.env,
+            ordinal=work.ordinal,
+            verdict=verdict,
+            gates=() if verdict is Verdict.infra_failed else gates,
         )
 
     def _attempt(self, work: RolloutRequested, attempt: int) -> RolloutCompleted:

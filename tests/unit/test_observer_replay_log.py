@@ -40,7 +40,8 @@ OTHER_TEXTS = {
     "EnvCalibrated": "rollouts commonest_failure", "PoolLeaving": "detail", "RolloutRequested": "set_name",
     "RolloutCompleted": "request detail", "PlannedGroup": "request", "DroppedGroup": "request",
     "CheckpointPublished": "recipe", "RoundClosed": "digest memory", "RunFinished": "why",
-    "EnvImported": "source licence", "EnvRecheckRequested": "base_digest cause", "WorkStarted": "work_id",
+    "EnvImported": "source licence", "EnvRecalled": "base_digest",
+    "EnvRecheckRequested": "base_digest cause", "WorkStarted": "work_id",
     "WorkFailed": "work_id", "WorkParked": "work_id subject reason", "WorkError": "boundary kind detail",
     "SegmentSealed": "root previous_root",
 }  # fmt: skip

@@ -35,6 +35,7 @@ ARTIFACT_FIELDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "DroppedGroup": ("env",),
         "CheckpointPublished": ("checkpoint", "state", "parent"),
         "EnvImported": ("env",),
+        "EnvRecalled": ("env",),
         "EnvRecheckRequested": ("env",),
         "EnvRechecked": ("env",),
         "SegmentSealed": ("segment",),
