@@ -5,6 +5,7 @@ sorted by their UTF-8 bytes, times, owners and groups 0, modes 0644 or 0755, dir
 else, so `pack(unpack(data)) == data` for every archive that is accepted.
 """
 
+import errno
 import hashlib
 import os
 import stat
@@ -39,6 +40,10 @@ _KINDS = {
 
 class ArchiveError(Exception):
     """The bytes, names or tree are not what a canonical archive can hold; the message says which member and why."""
+
+
+class TreeUnreadable(ArchiveError):
+    """A tree could not be read: no right to, a disk error, a file that changes. It says nothing about what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,7 @@ def read_tree(root: Path, *, files_max: int = FILES_MAX, bytes_max: int = BYTES_
 
     Raises:
         ArchiveError: a link, a special file, an odd name, too many files or bytes.
+        TreeUnreadable: something below cannot be read, or changes meanwhile.
         OSError: `root` is not a readable directory.
     """
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -272,7 +278,9 @@ def _walk(descriptor: int, prefix: str, budget: _Budget) -> Iterator[tuple[str, 
             # O_NONBLOCK: opening a FIFO must not wait for a writer.
             child = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
         except OSError as error:
-            raise ArchiveError(f"{name!r}: a link or special file, or unreadable ({error.strerror})") from error
+            if error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise TreeUnreadable(f"{name!r}: unreadable ({error.strerror})") from error
+            raise ArchiveError(f"{name!r}: a link or special file ({error.strerror})") from error
         try:
             status = os.fstat(child)
             if stat.S_ISDIR(status.st_mode):
@@ -290,5 +298,5 @@ def _read(descriptor: int, name: str, status: os.stat_result) -> FileEntry:
     with os.fdopen(descriptor, "rb", closefd=False) as file:
         content = file.read(status.st_size + 1)
     if len(content) != status.st_size:
-        raise ArchiveError(f"{name!r}: changed while it was read")
+        raise TreeUnreadable(f"{name!r}: changed while it was read")
     return FileEntry(content, bool(status.st_mode & 0o100))

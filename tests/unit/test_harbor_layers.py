@@ -85,3 +85,24 @@ def test_a_layer_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         _fail_making(cache)
     assert list((tmp_path / "making").iterdir()) == list((tmp_path / "layers").iterdir()) == []
+
+
+def test_what_was_used_longest_ago_goes_first_and_only_as_much_as_must(tmp_path: Path) -> None:
+    cache = LayerCache(tmp_path)
+    for key in ("a", "b", "c"):
+        with cache.making() as made:
+            (made / "x").write_bytes(bytes(100_000))
+            cache.keep(made, key)
+    for age_s, key in enumerate(("b", "c", "a")):
+        os.utime(tmp_path / "used" / key, (1000 - age_s, 1000 - age_s))
+    assert list(cache.sizes()) == ["a", "c", "b"]
+    cache.get("a")
+    assert list(cache.sizes()) == ["c", "b", "a"]
+    (tmp_path / "making" / "left-by-a-killed-process").mkdir()
+    cache.trim(2 * cache.sizes()["a"])
+    assert list(cache.sizes()) == ["b", "a"]
+    assert cache.get("c") is None
+    assert list((tmp_path / "making").iterdir()) == []
+    cache.trim(0)
+    assert cache.sizes() == {}
+    assert list((tmp_path / "used").iterdir()) == []

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from services.kernel.sandbox.layers import remove_tree, visible
+from services.kernel.sandbox.layers import remove_tree, tree_bytes, visible
 
 LINKS_MAX = 40
+LAYER_BYTES_MAX = 2**40
+"""Where counting the bytes of one layer ends."""
 TOO_LONG = "a name has at most 255 bytes, a whole path fewer than 4096"
 
 
@@ -85,11 +87,16 @@ class LayerCache:
     def __init__(self, root: Path) -> None:
         self.root = root
         (root / "layers").mkdir(parents=True, exist_ok=True)
-        (root / "making").mkdir(exist_ok=True)
+        for name in ("making", "used"):
+            (root / name).mkdir(exist_ok=True)
 
     def get(self, key: str) -> Path | None:
         path = self.root / "layers" / key
-        return path if path.is_dir() else None
+        if not path.is_dir():
+            return None
+        # A mark beside it, since the layer's own times are part of what a sandbox shows.
+        (self.root / "used" / key).touch()
+        return path
 
     @contextlib.contextmanager
     def making(self) -> Iterator[Path]:
@@ -104,6 +111,7 @@ class LayerCache:
     def keep(self, made: Path, key: str) -> Path:
         """Moves a finished directory to its key; where another process was first, that one's layer is used."""
         path = self.root / "layers" / key
+        (self.root / "used" / key).touch()
         try:
             made.rename(path)
         except OSError:
@@ -111,3 +119,25 @@ class LayerCache:
                 raise
             remove_tree(made)
         return path
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes on disk of each layer, by key, the least recently used first."""
+        marks = {mark.name: mark.stat().st_mtime_ns for mark in (self.root / "used").iterdir()}
+        keys = sorted((path.name for path in (self.root / "layers").iterdir()), key=lambda key: marks.get(key, 0))
+        return {key: tree_bytes(self.root / "layers" / key, LAYER_BYTES_MAX) for key in keys}
+
+    def trim(self, bytes_max: int) -> None:
+        """Removes what killed processes left half-made and, until the rest fits, the least recently used layers.
+
+        Only where nobody else uses the cache: no sandbox may stand on a layer that goes.
+        """
+        for left in (self.root / "making").iterdir():
+            remove_tree(left)
+        sizes = self.sizes()
+        total = sum(sizes.values())
+        for key, size in sizes.items():
+            if total <= bytes_max:
+                break
+            remove_tree(self.root / "layers" / key)
+            (self.root / "used" / key).unlink(missing_ok=True)
+            total -= size
