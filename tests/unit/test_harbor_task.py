@@ -10,7 +10,8 @@ import pytest
 
 from services.kernel.archive import FileEntry, digest, pack, write_tree
 from services.kernel.harbor.config import TaskConfig, read_config
-from services.kernel.harbor.task import INSTRUCTION_BYTES_MAX, read_task, read_task_dir, resolve_env
+from services.kernel.harbor.support import resolve_env
+from services.kernel.harbor.task import INSTRUCTION_BYTES_MAX, read_task, read_task_dir
 from services.kernel.harbor.write import task_files, task_toml
 from tests.support.harbor_tasks import TOML, greeting
 
@@ -72,6 +73,11 @@ def test_the_limits_of_each_phase_follow_from_the_config() -> None:
         ('[task]\nname = "o/' + "n" * 300 + '"', "task.name"),
         ('artifacts = ["../../etc"]', "artifacts"),
         ('artifacts = [{source = "/app/x", destination = "../../x"}]', "artifacts"),
+        ('artifacts = ["out.txt"]', "artifacts"),
+        ('artifacts = ["/"]', "artifacts"),
+        ('artifacts = ["/tests/x"]', "artifacts"),
+        ('artifacts = ["/logs"]', "artifacts"),
+        ('artifacts = ["//usr/./"]', "artifacts"),
         ('[[steps]]\nname = "A"\n[[steps]]\nname = "a"', "steps"),
         ('[[steps]]\nname = "../x"', "steps"),
         ("[agent]\ntimeout_sec = 1\ntimeout_sec = 2", "task.toml"),
@@ -104,6 +110,7 @@ def test_a_config_that_is_not_plain_toml_is_one_problem(raw: bytes) -> None:
         ({"solution/solve.sh": None}, "solution/solve.sh"),
         ({"task.toml": None}, "task.toml"),
         ({"environment/Dockerfile": None, "environment/files/notes.txt": None}, "environment/Dockerfile"),
+        ({"environment/Dockerfile": None}, "environment/Dockerfile"),
         ({"tests/test.sh": "#!/bin/bash\r\necho 1\r\n"}, "tests/test.sh"),
         ({"solution/more.sh": b"\xef\xbb\xbf#!/bin/bash\n"}, "solution/more.sh"),
         ({"environment/Dockerfile": "FROM x\r\n"}, "environment/Dockerfile"),
@@ -134,36 +141,107 @@ def test_a_script_fixture_with_carriage_returns_is_fair() -> None:
     assert read_task(greeting({"environment/files/mend-me.sh": "a\r\n"})).task is not None
 
 
+SEPARATE = TOML.replace('"shared"', '"separate"')
+
+
 @pytest.mark.parametrize(
     ("toml", "where"),
     [
-        (TOML.replace('"no-network"', '"public"'), "environment.network_mode"),
-        (TOML.replace('network_mode = "no-network"\n', ""), "environment.network_mode"),
         (TOML.replace('workdir = "/app"', "gpus = 1"), "environment.gpus"),
-        (TOML + '[[environment.mcp_servers]]\nname = "m"\n', "environment.mcp_servers"),
-        (TOML + '[environment.healthcheck]\ncommand = "true"\n', "environment.healthcheck"),
-        (TOML.replace('"shared"', '"separate"'), "verifier.environment"),
-        (TOML + '[[verifier.collect]]\ncommand = "true"\n', "verifier.collect"),
+        (TOML.replace('workdir = "/app"', 'gpu_types = ["h100"]'), "environment.gpus"),
+        (TOML.replace('workdir = "/app"', 'tpu = {type = "v5", topology = "2x2"}'), "environment.tpu"),
+        (TOML.replace('workdir = "/app"', 'os = "windows"'), "environment.os"),
+        (SEPARATE + "[verifier.environment]\ngpus = 1\nnetwork_mode = 'no-network'\n", "verifier.environment.gpus"),
+        (SEPARATE + '[[verifier.collect]]\ncommand = "true"\nservice = "db"\n', "artifacts"),
+        ("artifacts = [{source = '/x', service = 'db'}]\n" + TOML, "artifacts"),
         (TOML + "[environment.env]\nA = '${HOME}'\n", "environment.env"),
+        (TOML + "[solution.env]\nA = '${HOME}'\n", "solution.env"),
+        (TOML + '[[steps]]\nname = "one"\n', "steps"),
     ],
 )
-def test_legal_keys_that_only_a_container_engine_can_serve_are_reported_as_such(toml: str, where: str) -> None:
-    reading = read_task(greeting({"task.toml": toml}))
+def test_legal_keys_that_envwheel_cannot_serve_are_reported_as_such(toml: str, where: str) -> None:
+    reading = read_task(greeting({"task.toml": toml, "steps/one/instruction.md": "do"}))
     assert reading.task is not None
-    assert [problem.where for problem in reading.unsupported] == [where]
+    assert [(problem.where, problem.message != "") for problem in reading.unsupported] == [(where, True)]
 
 
-@pytest.mark.parametrize("name", ["environment/docker-compose.yaml", "tests/Dockerfile", ".harborignore"])
-def test_files_that_only_a_container_engine_can_serve_are_reported_as_such(name: str) -> None:
-    reading = read_task(greeting({name: "x\n"}))
+@pytest.mark.parametrize(
+    ("name", "toml"),
+    [
+        ("environment/docker-compose.yaml", TOML),
+        ("environment/docker-compose.yml", TOML),
+        ("tests/docker-compose.yaml", SEPARATE),
+        ("tests/.harborignore", TOML),
+        ("solution/deep/.harborignore", TOML),
+    ],
+)
+def test_files_that_envwheel_cannot_serve_are_reported_as_such(name: str, toml: str) -> None:
+    reading = read_task(greeting({name: "x\n", "task.toml": toml}))
     assert [problem.where for problem in reading.unsupported] == [name]
 
 
-def test_a_multi_step_task_parses_and_needs_the_docker_backend() -> None:
-    files = greeting({"task.toml": TOML + '[[steps]]\nname = "one"\n', "steps/one/instruction.md": "do"})
+def test_files_of_a_mode_that_is_not_used_mean_nothing() -> None:
+    files = greeting({"tests/docker-compose.yaml": "x\n", "tests/Dockerfile": "FROM x\n"})
     reading = read_task(files)
-    assert reading.problems == ()
-    assert [problem.where for problem in reading.unsupported] == ["steps"]
+    assert (reading.unsupported, reading.notes) == ((), ())
+    assert reading.task is not None
+    assert (reading.task.separate, reading.task.has_verifier_image) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("toml", "wheres"),
+    [
+        (TOML.replace('"no-network"', '"public"'), ["agent", "verifier"]),
+        (TOML.replace('network_mode = "no-network"\n', ""), ["agent", "verifier"]),
+        (TOML.replace("[agent]", '[agent]\nnetwork_mode = "public"'), ["agent"]),
+        (TOML.replace("[verifier]", '[verifier]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.b"]'), ["verifier"]),
+        (SEPARATE + "[verifier.environment]\ncpus = 1\n", ["verifier"]),
+        (TOML.replace("workdir", 'skills_dir = "/skills"\nworkdir'), ["environment.skills_dir"]),
+        (TOML + '[[environment.mcp_servers]]\nname = "m"\n', ["environment.mcp_servers"]),
+    ],
+)
+def test_what_is_done_otherwise_than_asked_is_noted_and_the_task_runs(toml: str, wheres: list[str]) -> None:
+    reading = read_task(greeting({"task.toml": toml}))
+    assert (reading.problems, reading.unsupported) == ((), ())
+    assert [note.where for note in reading.notes] == wheres
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        TOML + '[environment.healthcheck]\ncommand = "true"\n',
+        SEPARATE,
+        SEPARATE + "[[verifier.collect]]\ncommand = 'x'\n",
+    ],
+)
+def test_healthchecks_separate_verifiers_and_collect_hooks_are_served(toml: str) -> None:
+    reading = read_task(greeting({"task.toml": toml}))
+    assert (reading.problems, reading.unsupported, reading.notes) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("toml", "files", "separate", "own_image"),
+    [
+        (TOML, {}, False, False),
+        (TOML.replace('environment_mode = "shared"\n', ""), {}, False, False),
+        (SEPARATE, {}, True, False),
+        (SEPARATE, {"tests/Dockerfile": "FROM x\n"}, True, True),
+        (TOML.replace('environment_mode = "shared"', "[verifier.environment]\ncpus = 1"), {}, True, False),
+        (SEPARATE + "[verifier.environment]\ndocker_image = 'x:1'\n", {}, True, True),
+    ],
+)
+def test_the_mode_of_a_verifier_is_that_of_harbor(
+    toml: str, files: dict[str, str | bytes | None], separate: bool, own_image: bool
+) -> None:
+    task = read_task(greeting({"task.toml": toml, **files})).task
+    assert task is not None
+    assert (task.separate, task.has_verifier_image) == (separate, own_image)
+
+
+def test_a_separate_verifier_has_the_limits_of_its_own_environment() -> None:
+    task = read_task(greeting({"task.toml": SEPARATE + "[verifier.environment]\nmemory_mb = 300\n"})).task
+    assert task is not None
+    assert (task.verifier_limits.memory_bytes_max, task.agent_limits.memory_bytes_max) == (300 * 2**20, 256 * 2**20)
 
 
 def test_limits_left_to_defaults_are_named_and_take_harbors_defaults() -> None:

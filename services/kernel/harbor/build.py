@@ -31,7 +31,8 @@ from services.kernel.harbor.dockerfile import (
 )
 from services.kernel.harbor.layers import TOO_LONG, LayerCache, LayerError, directory_mode, locate
 from services.kernel.harbor.recipe import BuildFailedError, Recipe, recipe_of
-from services.kernel.harbor.task import HarborTask, resolve_env
+from services.kernel.harbor.support import resolve_env
+from services.kernel.harbor.task import HarborTask
 from services.kernel.sandbox.protocol import (
     Ended,
     ExecResult,

@@ -15,9 +15,11 @@ from msgspec import Struct
 
 from services.kernel.archive import FileEntry, digest, pack, write_tree
 from services.kernel.harbor.layers import LayerCache
+from services.kernel.harbor.pytest_report import read_pytest
 from services.kernel.harbor.recipe import ImageBuilder
 from services.kernel.harbor.reward import RewardError, read_verdict
-from services.kernel.harbor.task import HarborTask, resolve_env
+from services.kernel.harbor.support import resolve_env
+from services.kernel.harbor.task import HarborTask
 from services.kernel.sandbox.launch import uid_of
 from services.kernel.sandbox.protocol import (
     Ended,
@@ -39,7 +41,7 @@ class Grade(Struct, frozen=True, kw_only=True):
     reward: float
     """In [0, 1]."""
     tests: dict[str, bool] = {}
-    """Passed or not, by name; empty where the verifier reports no names."""
+    """Passed or not, by name, from ctrf.json or from what pytest printed; empty where the verifier tells no names."""
     metrics: dict[str, float] = {}
     output: bytes = b""
     """What the verifier printed, bounded by the limits' `output_bytes_max`."""
@@ -144,7 +146,7 @@ class Grader:
                 return GradeFailed(reason=str(error), output=result.output, cpu_s=result.cpu_s)
         return Grade(
             reward=verdict.reward,
-            tests=verdict.tests,
+            tests=verdict.tests or _printed_tests(result.output),
             metrics=verdict.metrics,
             output=result.output,
             cpu_s=result.cpu_s,
@@ -257,6 +259,12 @@ class Grader:
 def _pins(image: Image, user: str | int | None, pins: Pins | None) -> Pins:
     """A sandbox has one user: that of the phase, or else of the image."""
     return replace(pins or Pins(), user_uid=uid_of(image, image.user if user is None else str(user)))
+
+
+def _printed_tests(output: bytes) -> dict[str, bool]:
+    """Many verifiers run pytest and leave no ctrf.json: what it printed has the names."""
+    report = read_pytest(output)
+    return report.tests if report else {}
 
 
 def _blame_the_machine(result: ExecResult, what: str) -> None:

@@ -1,19 +1,21 @@
 """Reads a Harbor task strictly: from its files or its directory, with every problem found.
 
-Three lists come back. `problems`: the task is not well formed. `unsupported`: it is legal, but only a container engine
-can run it. `implicit`: limits left to Harbor's defaults; a task that we make writes them all out.
+Four lists come back. `problems`: the task is not well formed. `unsupported`: it is legal, but envwheel cannot run it.
+`notes`: what is done otherwise than it asks. `implicit`: limits left to Harbor's defaults; a task that we make writes
+them all out.
 """
 
 import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
 from services.kernel.archive import ArchiveError, FileEntry, check_names, digest, pack, read_tree
-from services.kernel.harbor.config import Agent, Artifact, Environment, Problem, TaskConfig, Verifier, read_config
+from services.kernel.harbor.config import Agent, Environment, Problem, TaskConfig, Verifier, read_config
+from services.kernel.harbor.support import COMPOSE, is_separate, notes, unsupported
 from services.kernel.sandbox.protocol import Limits
 
 FILES_MAX = 2000
@@ -25,9 +27,11 @@ CPUS, MEMORY_MB, STORAGE_MB = 1.0, 512, 256
 AGENT_TIMEOUT_S = 600.0
 
 _CANARY = re.compile(r"^\s*(#|<!--).*canary", re.IGNORECASE)
-_TEMPLATE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\}")
 _BOM = b"\xef\xbb\xbf"
-DOCKER = "needs the docker backend"
+OUT_OF_BOUNDS = ("/tests", "/solution", "/logs/verifier", "/proc", "/sys", "/dev")
+"""What no artifact may be, hold or lie in: there it would replace the verifier's own files."""
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/etc")
+"""What no artifact may be or hold as a whole: the verifier's programs run from there."""
 
 
 class HarborTask(Struct, frozen=True):
@@ -48,8 +52,7 @@ class HarborTask(Struct, frozen=True):
     @property
     def separate(self) -> bool:
         """Graded in a sandbox of its own, which only declared artifacts reach."""
-        verifier = self.config.verifier
-        return (verifier.environment_mode or ("separate" if verifier.environment else "shared")) == "separate"
+        return is_separate(self.config)
 
     @property
     def has_verifier_image(self) -> bool:
@@ -81,6 +84,7 @@ class Reading(Struct, frozen=True):
     task: HarborTask | None
     problems: tuple[Problem, ...]
     unsupported: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
     implicit: tuple[Problem, ...] = ()
 
 
@@ -108,11 +112,9 @@ def read_task(files: Mapping[str, FileEntry]) -> Reading:
     if "instruction.md" in files:
         instruction, has_canary, found = read_instruction(files["instruction.md"].content, "instruction.md")
         problems += found
-    unsupported = tuple(_unsupported(files, config))
-    if problems:
-        return Reading(None, tuple(problems), unsupported, tuple(implicit))
-    task = HarborTask(config, instruction, dict(files), digest(pack(files)), has_canary)
-    return Reading(task, (), unsupported, tuple(implicit))
+    task = None if problems else HarborTask(config, instruction, dict(files), digest(pack(files)), has_canary)
+    told = tuple(unsupported(files, config)), tuple(notes(files, config)), tuple(implicit)
+    return Reading(task, tuple(problems), *told)
 
 
 def read_instruction(raw: bytes, where: str) -> tuple[str, bool, list[Problem]]:
@@ -139,21 +141,6 @@ def read_instruction(raw: bytes, where: str) -> tuple[str, bool, list[Problem]]:
     return text, skipped > 0, problems
 
 
-def resolve_env(env: Mapping[str, str]) -> dict[str, str]:
-    """Values with `${NAME:-default}` replaced by the default: nothing is ever taken from the host.
-
-    Raises:
-        KeyError: a `${NAME}` without a default.
-    """
-
-    def default(match: re.Match[str]) -> str:
-        if match[2] is None:
-            raise KeyError(match[1])
-        return match[3] or ""
-
-    return {name: _TEMPLATE.sub(default, value) for name, value in env.items()}
-
-
 def limits_of(environment: Environment, timeout_s: float) -> Limits:
     """The task's seconds are CPU seconds here: those are counted, wall time is not."""
     return Limits(
@@ -165,7 +152,8 @@ def limits_of(environment: Environment, timeout_s: float) -> Limits:
 
 
 def _file_problems(files: Mapping[str, FileEntry], config: TaskConfig) -> Iterator[Problem]:
-    has_environment = any(name.startswith("environment/") for name in files) or config.environment.docker_image
+    made_from = ("Dockerfile", *COMPOSE)
+    has_environment = config.environment.docker_image or any(f"environment/{name}" in files for name in made_from)
     needed = ["task.toml"] if config.steps else ["task.toml", "instruction.md", "tests/test.sh", "solution/solve.sh"]
     for step in config.steps or ():
         tests = "tests/test.sh" if "tests/test.sh" in files else f"steps/{step.name}/tests/test.sh"
@@ -174,7 +162,7 @@ def _file_problems(files: Mapping[str, FileEntry], config: TaskConfig) -> Iterat
         if name not in files:
             yield Problem("missing_file", name, "a Harbor task needs this file")
     if not has_environment:
-        yield Problem("missing_file", "environment/Dockerfile", "there is neither an environment nor a docker_image")
+        yield Problem("missing_file", "environment/Dockerfile", "there is neither this file nor a docker_image")
     for name, entry in files.items():
         # Fixtures in environment/ may hold any bytes: a script to be mended is a fair task.
         if not ((name.endswith(".sh") and not name.startswith("environment/")) or name.endswith("/Dockerfile")):
@@ -206,10 +194,23 @@ def _config_problems(config: TaskConfig) -> Iterator[Problem]:
     if config.verifier.environment_mode == "shared" and config.verifier.environment:
         yield Problem("value", "verifier.environment", 'contradicts environment_mode = "shared"')
     for artifact in config.artifacts:
-        paths = [artifact] if isinstance(artifact, str) else [artifact.source, artifact.destination or ""]
-        if any(".." in path.split("/") for path in paths):
-            yield Problem("value", "artifacts", f"{paths[0]!r} leaves its folder")
+        source, target = (artifact, None) if isinstance(artifact, str) else (artifact.source, artifact.destination)
+        if fault := _artifact_fault(source, target or ""):
+            yield Problem("value", "artifacts", f"{source!r} {fault}")
     yield from _step_problems(config)
+
+
+def _artifact_fault(source: str, target: str) -> str | None:
+    if ".." in (*source.split("/"), *target.split("/")):
+        return "leaves its folder"
+    if not source.startswith("/"):
+        return "is not an absolute path"
+    path = PurePosixPath(posixpath.normpath("/" + source.lstrip("/")))
+    if any(path.is_relative_to(place) or PurePosixPath(place).is_relative_to(path) for place in OUT_OF_BOUNDS):
+        return "reaches where the verifier's own files are"
+    if any(PurePosixPath(place).is_relative_to(path) for place in SYSTEM):
+        return "holds the programs that the verifier runs"
+    return None
 
 
 def _step_problems(config: TaskConfig) -> Iterator[Problem]:
@@ -221,45 +222,3 @@ def _step_problems(config: TaskConfig) -> Iterator[Problem]:
         if "/" in step.name or step.name in (".", ".."):
             yield Problem("value", "steps", f"{step.name!r} is not a directory name")
         seen.add(key)
-
-
-def _unsupported(files: Mapping[str, FileEntry], config: TaskConfig) -> Iterator[Problem]:
-    environment, verifier = config.environment, config.verifier
-    separate = verifier.environment_mode == "separate" or verifier.environment is not None
-    open_phases = [
-        name
-        for name, section in (("agent", config.agent), ("verifier", verifier))
-        if (section.network_mode or environment.network_mode) != "no-network"
-    ]
-    services = [each.service for each in config.artifacts if isinstance(each, Artifact)]
-    found = {
-        "environment.os": environment.os != "linux",
-        "environment.gpus": bool(environment.gpus or environment.gpu_types or environment.tpu),
-        "environment.mcp_servers": bool(environment.mcp_servers),
-        "environment.skills_dir": environment.skills_dir is not None,
-        "environment.healthcheck": environment.healthcheck is not None,
-        "environment.network_mode": bool(open_phases),
-        "verifier.environment": separate,
-        "verifier.collect": bool(verifier.collect),
-        "artifacts.service": any(service not in (None, "main") for service in services),
-        "steps": bool(config.steps),
-    }
-    for name in files:
-        folder, base = posixpath.split(name)
-        if base in ("docker-compose.yaml", "docker-compose.yml") and folder in ("environment", "tests"):
-            found[name] = True
-        found |= {name: True} if name in ("tests/Dockerfile", ".harborignore", "environment/.dockerignore") else {}
-    for where, is_there in found.items():
-        if is_there:
-            yield Problem("docker", where, DOCKER)
-    for where, env in (
-        ("environment.env", environment.env),
-        ("verifier.env", verifier.env),
-        ("solution.env", config.solution.env),
-    ):
-        try:
-            resolve_env(env)
-        except KeyError as error:
-            yield Problem(
-                "host_env", where, f"takes {error.args[0]} from the host, which is never done here; give a default"
-            )
