@@ -1,5 +1,6 @@
 """Files of a sandbox, for every backend: in and out, snapshots, trusted starts, mounts."""
 
+import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -90,6 +91,58 @@ async def test_a_missing_file_is_told_apart_from_a_bad_one(sandbox: Sandbox) -> 
         with pytest.raises(SandboxRefusedError):
             await sandbox.get(path, bytes_max=10)
     assert await sandbox.get("/app/d/f", bytes_max=2) == b"x\n"
+
+
+async def test_a_tree_is_its_regular_files_and_no_link_is_followed(sandbox: Sandbox) -> None:
+    await sandbox.exec(
+        "mkdir -p t/a/b t/empty; echo 1 > t/x; echo 2 > t/a/b/y; chmod 755 t/x; : > t/a/none; ln -s x t/link; "
+        "ln -s /etc t/etc; mkfifo t/p; echo 3 > $'t/new\nline'; echo 4 > $'t/\\xff'; ln -s t tl; echo 5 > t/a.b"
+    )
+    tree = await sandbox.get_tree("/app/t", files_max=6, bytes_max=100)
+    contents = {"x": b"1\n", "a/b/y": b"2\n", "a/none": b"", "new\nline": b"3\n", "\udcff": b"4\n", "a.b": b"5\n"}
+    assert {path: entry.content for path, entry in tree.items()} == contents
+    assert [path for path, entry in tree.items() if entry.executable] == ["x"]
+    assert await sandbox.get_tree("/app/t/empty", files_max=1, bytes_max=1) == {}
+
+
+async def test_a_tree_that_is_too_large_or_no_folder_is_refused(sandbox: Sandbox) -> None:
+    await sandbox.exec("mkdir t; printf 12345 > t/ab; printf 1 > t/c; ln -s t link; mkfifo p")
+    exact = await sandbox.get_tree("/app/t", files_max=2, bytes_max=9)
+    assert sorted(exact) == ["ab", "c"]
+    for files_max, bytes_max in ((1, 9), (2, 8)):
+        with pytest.raises(SandboxRefusedError):
+            await sandbox.get_tree("/app/t", files_max=files_max, bytes_max=bytes_max)
+    for path in ("/app/link", "/app/t/c", "/app/p", "/app/link/x", "app/t", "/app/../app/t"):
+        with pytest.raises(SandboxRefusedError):
+            await sandbox.get_tree(path, files_max=9, bytes_max=99)
+    with pytest.raises(FileNotFoundError):
+        await sandbox.get_tree("/app/none", files_max=9, bytes_max=99)
+    deep = "import os\nfor _ in range({}): os.mkdir('d'); os.chdir('d')\nopen('f', 'w')"
+    await sandbox.exec(("python3", "-c", deep.format(100)), cwd="/app/t")
+    assert len(await sandbox.get_tree("/app/t", files_max=3, bytes_max=999)) == 3
+    await sandbox.exec("rm -r d", cwd="/app/t")
+    await sandbox.exec(("python3", "-c", deep.format(101)), cwd="/app/t")
+    with pytest.raises(SandboxRefusedError, match="100 folders"):
+        await sandbox.get_tree("/app/t", files_max=3, bytes_max=999)
+
+
+async def test_an_images_files_are_what_its_sandboxes_show(rig: Rig, sandbox: Sandbox) -> None:
+    seen = await sandbox.exec("find /etc /home /opt /srv -type f -printf '%p\\0%s\\0'")
+    fields = seen.output.decode().split("\0")[:-1]
+    shown = {path: int(size) for path, size in zip(fields[::2], fields[1::2], strict=True)}
+
+    def go_through() -> dict[str, int]:
+        found = {}
+        for file in rig.backend.image_files(rig.image):
+            with file.open() as content:
+                assert len(content.read()) == file.size
+            found[file.path] = file.size
+        return found
+
+    found = await asyncio.to_thread(go_through)
+    folders = ("/etc/", "/home/", "/opt/", "/srv/")
+    assert {path: size for path, size in found.items() if path.startswith(folders)} == shown
+    assert "/etc/passwd" in found
 
 
 async def test_a_snapshot_is_what_later_sandboxes_start_from(rig: Rig, sandbox: Sandbox) -> None:

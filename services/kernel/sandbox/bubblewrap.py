@@ -27,7 +27,9 @@ Not covered:
 import asyncio
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,6 +40,7 @@ from services.kernel.sandbox.bundle import open_bundle
 from services.kernel.sandbox.launch import Plan, fixed_environment, hold_lock, launch, take_lock, uid_of
 from services.kernel.sandbox.protocol import (
     Image,
+    ImageFile,
     Limits,
     Mount,
     Pins,
@@ -226,6 +229,13 @@ class BubblewrapBackend:
         if saved is not None:
             self._dropped.add(saved.folder)
             await asyncio.to_thread(self._remove_dropped)
+
+    def image_files(self, image: Image) -> Iterator[ImageFile]:
+        try:
+            for path, place, size in layers.merged_files(image.lowers):
+                yield ImageFile(path, size, partial(layers.open_file, place))
+        except OSError as error:
+            raise SandboxRefusedError(f"the image's files cannot be read: {error}") from error
 
     def _in_use(self, folder: Path, but: SnapshotId | None = None) -> bool:
         stacks = [sandbox.plan.layers for sandbox in self._open]

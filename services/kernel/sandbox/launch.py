@@ -160,6 +160,9 @@ def fixed_environment(image: Image, pins: Pins, *, trusted_system: bool) -> dict
 
 
 def find_faketime(image: Image) -> str | None:
+    """Where the image has libfaketime, which shifts the clock that a program sees."""
+    if image.engine_id is not None:
+        return image.faketime
     for root in (*image.lowers, *(Path("/") for bind in image.host_binds if bind == Path("/usr"))):
         for place in sorted(root.glob(f"usr/lib/*/faketime/{FAKETIME}")):
             return "/" + str(place.relative_to(root))
@@ -168,12 +171,17 @@ def find_faketime(image: Image) -> str | None:
 
 def accounts(image: Image) -> list[list[str]]:
     """The image's own passwd lines; an agent's are not believed."""
+    if image.engine_id is not None:
+        return _passwd_lines(image.passwd)
     for layer in reversed(image.lowers):
         passwd = layer / "etc/passwd"
         if passwd.is_file() and not passwd.is_symlink():
-            lines = passwd.read_text(errors="replace").splitlines()
-            return [line.split(":") for line in lines if line.count(":") == 6]
+            return _passwd_lines(passwd.read_text(errors="replace"))
     return []
+
+
+def _passwd_lines(text: str) -> list[list[str]]:
+    return [line.split(":") for line in text.splitlines() if line.count(":") == 6]
 
 
 def account(image: Image, uid: int) -> str:

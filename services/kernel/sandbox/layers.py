@@ -7,8 +7,9 @@ below. The trees belong to an agent: names, depths and modes are hostile, links 
 import fnmatch
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 OPAQUE = "user.overlay.opaque"
 PATH_BYTES_MAX = 3800
@@ -56,6 +57,36 @@ def visible(layers: Sequence[Path], path: str) -> tuple[Path, os.stat_result] | 
             return None
         candidates = below
     return found
+
+
+def merged_files(layers: Sequence[Path]) -> Iterator[tuple[str, Path, int]]:
+    """Every visible regular file of a stack of layers at rest: its absolute path in it, where it lies, its size.
+
+    Raises OSError for a path too long or a folder closed to this user.
+    """
+    pending = [("", [layer for layer in reversed(layers) if layer.is_dir()])]
+    while pending:
+        path, folders = pending.pop()
+        found: dict[str, list[tuple[Path, os.stat_result]]] = {}
+        for folder in folders:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    found.setdefault(entry.name, []).append((Path(entry.path), entry.stat(follow_symlinks=False)))
+        for name, places in sorted(found.items()):
+            place, status = places[0]
+            if stat.S_ISREG(status.st_mode):
+                yield f"{path}/{name}", place, status.st_size
+            elif stat.S_ISDIR(status.st_mode):
+                below = [place]
+                for lower, lower_status in places[1:]:
+                    if is_opaque(below[-1]) or not stat.S_ISDIR(lower_status.st_mode):
+                        break
+                    below.append(lower)
+                pending.append((f"{path}/{name}", below))
+
+
+def open_file(place: Path) -> BinaryIO:
+    return place.open("rb")
 
 
 def ensure_folder(upper: Path, layers: Sequence[Path], path: str, mode: int | None = None) -> None:

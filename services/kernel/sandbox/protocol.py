@@ -1,9 +1,12 @@
 """What every sandbox backend offers: start from an image, exec, move files, snapshot, close."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
+
+from services.kernel.archive import FileEntry
 
 
 @dataclass(frozen=True)
@@ -13,12 +16,29 @@ class Image:
     digest: str
     """sha256 over the base digest and the build steps: equal digests are equal trees."""
     lowers: tuple[Path, ...]
-    """Layer directories on this machine, base first, topmost last."""
+    """Layer directories on this machine, base first, topmost last. Empty for an image of a container engine."""
     host_binds: tuple[Path, ...] = ()
     """Host directories shown read-only at the same path (`base = "host"`: /usr). Empty for a built base."""
     workdir: str = "/app"
     env: tuple[tuple[str, str], ...] = ()
     user: str = "root"
+    engine_id: str | None = None
+    """The image's id in a container engine, where one holds it; the next two fields then say what its files would."""
+    passwd: str = ""
+    """Text of its /etc/passwd."""
+    faketime: str | None = None
+    """Where it has libfaketime."""
+
+
+@dataclass(frozen=True)
+class ImageFile:
+    """A regular file of an image."""
+
+    path: str
+    """Absolute, as the agent would see it; bytes that are no UTF-8 are surrogates."""
+    size: int
+    open: Callable[[], BinaryIO]
+    """Its content, to be read and closed before the next file is asked for."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +160,16 @@ class Sandbox(Protocol):
         """
         ...
 
+    async def get_tree(self, path: str, *, files_max: int, bytes_max: int) -> dict[str, FileEntry]:
+        """The regular files below a folder, by their path relative to it. Links and special files are left out, and no
+        link is followed. `bytes_max` bounds contents and names together.
+
+        Raises:
+            FileNotFoundError: there is no such folder.
+            SandboxRefusedError: it is no folder, holds more than allowed, or nests more than 100 deep.
+        """
+        ...
+
     async def snapshot(self) -> SnapshotId:
         """End every process and save the writable layer; the sandbox is closed afterwards."""
         ...
@@ -189,6 +219,16 @@ class SandboxBackend(Protocol):
         ...
 
     async def drop(self, snapshot: SnapshotId) -> None: ...
+
+    def image_files(self, image: Image) -> Iterator[ImageFile]:
+        """Every regular file of an image as the agent would see it; host directories that it shows are left out.
+        It blocks: go through it on a thread.
+
+        Raises (while it is gone through):
+            SandboxRefusedError: paths of the image too long or closed to be read.
+            SandboxError: the image is not there.
+        """
+        ...
 
     async def self_check(self) -> SelfCheck: ...
 

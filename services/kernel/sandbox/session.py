@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from services.kernel.archive import FileEntry
 from services.kernel.meter import spend
 from services.kernel.sandbox.channel import Channel
 from services.kernel.sandbox.launch import Plan, uid_of
@@ -36,6 +37,8 @@ ARGUMENT_BYTES_MAX = 120_000
 """Longer scripts than one argument of execve may be (128 KiB) go through a pipe."""
 BOUNDS = ("cpu_s", "wall_s", "memory_bytes_max", "pids_max", "disk_bytes_max", "output_bytes_max")
 """In the order in which `inside.usage.Bounds` reads them."""
+TREE_ENTRY_BYTES = 32
+"""What a file of a tree takes in a frame beside its name and content: three lengths and its mode."""
 IDLE_CPU_S, IDLE_SHARE = 0.05, 0.005
 
 
@@ -181,6 +184,15 @@ class BubblewrapSandbox:
         _check_answer(parts, path)
         return b"".join(parts[1:])
 
+    async def get_tree(self, path: str, *, files_max: int, bytes_max: int) -> dict[str, FileEntry]:
+        frame = (b"get-tree", inside_path(path), str(files_max).encode(), str(bytes_max).encode())
+        async with self._conversation():
+            await self._channel.send(*frame)
+            parts = await self._channel.receive(bytes_max + TREE_ENTRY_BYTES * files_max)
+            self._in_step = True
+        _check_answer(parts, path)
+        return _tree(parts[1:], files_max)
+
     async def snapshot(self) -> SnapshotId:
         if self._closing is not None:
             raise SandboxError("the sandbox is closed")
@@ -277,3 +289,16 @@ def _check_answer(parts: list[bytes], path: str) -> None:
         raise SandboxRefusedError(f"{path}: {text.decode(errors='replace')}")
     if kind != b"ok":
         raise SandboxError(f"the supervisor answered {kind[:20]!r}")
+
+
+def _tree(parts: list[bytes], files_max: int) -> dict[str, FileEntry]:
+    """Names are checked again: an image may have a python3 of its own."""
+    if len(parts) % 3 or len(parts) > 3 * files_max:
+        raise SandboxError(f"the supervisor's answer makes no sense: {len(parts)} parts for {files_max} files at most")
+    entries = {}
+    for name, mode, content in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        path = os.fsdecode(name)
+        if not mode.isdigit() or any(part in ("", ".", "..") for part in path.split("/")):
+            raise SandboxError(f"the supervisor's answer makes no sense: a file {path[:100]!r} of mode {mode[:20]!r}")
+        entries[path] = FileEntry(content, executable=bool(int(mode) & 0o100))
+    return entries

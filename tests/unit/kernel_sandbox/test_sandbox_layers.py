@@ -11,6 +11,7 @@ from services.kernel.sandbox.layers import (
     ensure_file,
     ensure_folder,
     join_system,
+    merged_files,
     part_system,
     remove_tree,
     system_names,
@@ -173,3 +174,15 @@ def test_a_tree_of_any_depth_and_mode_is_removed(tmp_path: Path) -> None:
     remove_tree(root)
     assert list(tmp_path.iterdir()) == []
     assert Path("/etc/passwd").exists()
+
+
+def test_the_files_of_a_stack_are_those_that_show(tmp_path: Path) -> None:
+    low = lay(tmp_path / "low", "only", "both", "gone", "cut/a", "cut/sub/b", "open/a", "was/file", "link/x", "far/f")
+    mid = lay(tmp_path / "mid", "-gone", "cut!", "cut/sub/c", "was", "link>low", "far/", "both")
+    top = lay(tmp_path / "top", "open/b", "-far/f", "cut/sub/d")
+    (top / "both").write_text("top")
+    found = {path: (place, size) for path, place, size in merged_files([low, mid, top])}
+    shown = ["/both", "/cut/sub/c", "/cut/sub/d", "/only", "/open/a", "/open/b", "/was"]
+    assert sorted(found) == shown
+    assert found["/both"] == (top / "both", 3)
+    assert found["/open/a"] == (low / "open/a", len("open/a"))

@@ -3,6 +3,7 @@
 import os
 
 CHUNK_BYTES = 1 << 16
+DEPTH_MAX = 100
 S_IFMT, S_IFDIR, S_IFREG = 0o170000, 0o040000, 0o100000
 
 
@@ -52,9 +53,14 @@ def get(path: bytes, bytes_max: int) -> bytes:
         # Looked at before it is opened: opening a device or a pipe can have effects.
         if os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode & S_IFMT != S_IFREG:
             raise RefusedError(f"{path!r} is a link, a folder or a special file")
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=parent)
+        return read_plain(parent, name, path, bytes_max)[1]
     finally:
         os.close(parent)
+
+
+def read_plain(parent: int, name: bytes, path: bytes, bytes_max: int) -> tuple[int, bytes]:
+    """Mode and bytes of what was a regular file a moment ago."""
+    fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=parent)
     try:
         status = os.fstat(fd)
         if status.st_mode & S_IFMT != S_IFREG or status.st_size > bytes_max:
@@ -64,9 +70,47 @@ def get(path: bytes, bytes_max: int) -> bytes:
             data += chunk
             if len(data) > bytes_max:
                 raise RefusedError(f"{path!r} has more than the allowed {bytes_max} bytes")
-        return bytes(data)
+        return status.st_mode, bytes(data)
     finally:
         os.close(fd)
+
+
+class FileTree:
+    """The regular files below a folder: name, mode, content of each, in one row."""
+
+    def __init__(self, files_max: int, bytes_max: int) -> None:
+        self._files_left, self._bytes_left = files_max, bytes_max
+        self.parts: list[bytes] = []
+
+    def read(self, path: bytes) -> None:
+        parent, name = open_parent(path, make=False)
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        finally:
+            os.close(parent)
+        self._folder(fd, b"", 0)
+
+    def _folder(self, fd: int, prefix: bytes, depth: int) -> None:
+        try:
+            if depth > DEPTH_MAX:
+                raise RefusedError(f"more than {DEPTH_MAX} folders in one another")
+            for name in sorted(map(os.fsencode, os.listdir(fd))):
+                kind = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode & S_IFMT
+                if kind == S_IFDIR:
+                    below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                    self._folder(below, prefix + name + b"/", depth + 1)
+                elif kind == S_IFREG:
+                    self._file(fd, name, prefix + name)
+        finally:
+            os.close(fd)
+
+    def _file(self, folder: int, name: bytes, path: bytes) -> None:
+        if self._files_left < 1:
+            raise RefusedError("more files than allowed")
+        mode, data = read_plain(folder, name, path, self._bytes_left - len(path))
+        self._files_left -= 1
+        self._bytes_left -= len(path) + len(data)
+        self.parts += [path, str(mode).encode(), data]
 
 
 class Files:
@@ -81,13 +125,17 @@ class Files:
         try:
             if kind == b"get":
                 return [b"ok", get(parts[0], int(parts[1]))]
+            if kind == b"get-tree":
+                tree = FileTree(int(parts[1]), int(parts[2]))
+                tree.read(parts[0])
+                return [b"ok", *tree.parts]
             if kind != b"put-end" and not self._fault:
                 self._put(kind, parts)
         except FileNotFoundError as error:
             self._fault = [b"missing", describe(error)]
         except (RefusedError, OSError) as error:
             self._fault = [b"refused", describe(error)]
-        if kind not in (b"get", b"put-end"):
+        if kind not in (b"get", b"get-tree", b"put-end"):
             return []
         fault, self._fault = self._fault, []
         return fault or [b"ok"]
