@@ -9,10 +9,11 @@ from itertools import groupby
 from schemas.outcomes import GateOutcome, Verdict
 from services.kernel.meter import Watch, spending
 from services.validator.gates.decontaminated import Decontaminated
+from services.validator.gates.flaky import NotFlaky
 from services.validator.gates.gate import Case, Cost, Finding, Gate
 from services.validator.gates.likeness import NotDuplicate
 from services.validator.gates.reading import WellFormed
-from services.validator.gates.running import Builds, NoopFails, NotFlaky, OraclePasses
+from services.validator.gates.running import Builds, NoopFails, OraclePasses
 
 GATES: tuple[Gate, ...] = (
     WellFormed(),
