@@ -1,8 +1,6 @@
 """How a run begins: what it rests on goes into the artifact store, then RunStarted and a roster, as one batch."""
 
-from hashlib import sha256
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 
 from schemas.identity import digest_of
@@ -10,6 +8,7 @@ from schemas.messages import MESSAGES, RosterChanged, RunStarted
 from schemas.outcomes import Role
 from schemas.parts import RosterEntry
 from schemas.topology import DECIDERS
+from services.cli.code_version import code_version
 from services.cli.connect import entry
 from services.cli.heldout import held_out
 from services.cli.outcome import CliError
@@ -34,7 +33,7 @@ LOCAL_MODELS = Path("models")
 async def begin(log: EventLog, artifacts: ArtifactStore, file: RunFile, base: Base) -> None:
     """Durable artifacts first, then the records that name them. Raises LogConflict where another run began there."""
     checkpoint = checkpoint_archive(file.science.model)
-    sets = held_out()
+    sets = held_out(file.science.gates.ngram_words)
     digests = artifacts.put_many([checkpoint, sets.grams, *sets.archives])
     artifacts.put_file(base.manifest)
     started = RunStarted(
@@ -75,13 +74,3 @@ def checkpoint_archive(name: str) -> bytes:
     if (folder / BUILT).is_file() and (built := read_built(folder)).digest != digest_of(archive):
         raise CliError(f"{folder} has digest {digest_of(archive)}, its {BUILT} says {built.digest}: build it again")
     return archive
-
-
-def code_version() -> str:
-    """Release and the digest of all our source: equal versions are equal code, also from a changed checkout."""
-    root = Path(__file__).parents[2]
-    whole = sha256()
-    for top in ("schemas", "services"):
-        for path in sorted((root / top).rglob("*.py")):
-            whole.update(f"{path.relative_to(root)}\0".encode() + sha256(path.read_bytes()).digest())
-    return f"{version('envwheel')}+{whole.hexdigest()[:16]}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from schemas.identity import digest_of, list_digest
 from schemas.parts import HeldOutSet
 from services.kernel.archive import FileEntry, pack, read_tree
-from services.kernel.heldout.grams import HeldOutText, build_grams, words
+from services.kernel.heldout.grams import GRAM_WORDS, HeldOutText, build_grams, words
 from services.kernel.heldout.near import near_environments, near_tasks
 from services.kernel.skills.lexicon import RESERVED
 
@@ -23,7 +23,7 @@ class HeldOut:
     grams: bytes
 
 
-def held_out() -> HeldOut:
+def held_out(gram_words: int = GRAM_WORDS) -> HeldOut:
     """Both shipped sets. Equal on every machine."""
     near, far = near_set(), far_set()
     archives = {name: [pack(dict(task)) for task in tasks.values()] for name, tasks in (("near", near), ("far", far))}
@@ -35,7 +35,8 @@ def held_out() -> HeldOut:
         [
             HeldOutText(_instructions(near), own_words=near_words()),
             HeldOutText(_instructions(far)),
-        ]
+        ],
+        gram_words=gram_words,
     )
     return HeldOut(tuple(sets), tuple(archive for packed in archives.values() for archive in packed), grams)
 

@@ -1,7 +1,7 @@
 """The validator's work: send environments and drafts through the gates."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from schemas.envelope import Event, Meta
 from schemas.identity import event_id
@@ -24,6 +24,7 @@ from services.kernel.archive import unpack
 from services.kernel.artifacts import ArtifactStore
 from services.kernel.delivery import Answer, read_event
 from services.kernel.errors import Unreadable
+from services.kernel.heldout.grams import Grams
 from services.kernel.log import EventLog
 from services.kernel.meter import CpuMeter, Watch
 from services.kernel.workshop import Workshop
@@ -42,7 +43,7 @@ class ValidatorHandler:
         log: EventLog,
         artifacts: ArtifactStore,
         workshop: Workshop,
-        grams: Mapping[int, frozenset[str]],
+        grams: Grams,
         science: Science,
     ) -> None:
         self._run = run

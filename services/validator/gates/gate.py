@@ -12,6 +12,7 @@ from schemas.science import GateRules
 from services.kernel.archive import FileEntry
 from services.kernel.harbor.grade import Grade
 from services.kernel.harbor.task import HarborTask
+from services.kernel.heldout.grams import Grams
 from services.kernel.sandbox.protocol import Image
 from services.kernel.workshop import Workshop
 
@@ -47,7 +48,7 @@ class Case:
     workshop: Workshop
     files: Mapping[str, FileEntry] = field(default_factory=dict)
     """Of the archive; the gate `well-formed` unpacks it."""
-    grams: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    grams: Grams = field(default_factory=dict)
     """Digests of the held-out instructions' grams, by length in words."""
     pool: Mapping[str, str] = field(default_factory=dict)
     """Sketches of the pool's members, by environment."""
