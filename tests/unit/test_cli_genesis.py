@@ -7,7 +7,8 @@ import pytest
 
 from schemas.identity import digest_of, list_digest
 from services.cli import genesis
-from services.cli.genesis import CHECKPOINT_FILES, checkpoint_archive, code_version
+from services.cli.code_version import code_version
+from services.cli.genesis import CHECKPOINT_FILES, checkpoint_archive
 from services.cli.heldout import far_set, held_out, near_set, near_words
 from services.cli.outcome import CliError
 from services.kernel.harbor.task import read_task
