@@ -34,6 +34,8 @@ FOLDERS = {
     **{"tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700},
 }
 SYSTEM_LINKS = ("bin", "sbin", "lib", "lib64")
+SYSTEM_SETTINGS = ("/etc/alternatives", "/etc/ld.so.cache")
+"""Read-only of the host, as /usr is: Debian names its default programs (awk, editor) through the links of the first."""
 ROOT_FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
@@ -216,11 +218,6 @@ def write_root(folder: Path) -> None:
             (folder / name).symlink_to(f"usr/{name}")
     for name, text in ROOT_FILES.items():
         (folder / name).write_text(text)
-    # Debian names its default programs (awk, editor) through these links.
-    if Path("/etc/alternatives").is_dir():
-        shutil.copytree("/etc/alternatives", folder / "etc/alternatives", symlinks=True)
-    if Path("/etc/ld.so.cache").is_file():
-        shutil.copyfile("/etc/ld.so.cache", folder / "etc/ld.so.cache")
 
 
 def instructions(dockerfile: str) -> list[tuple[str, str]]:
@@ -264,5 +261,6 @@ def _sandbox_command(folder: Path, info_fd: int) -> list[str]:
         *(bubblewrap(), "--unshare-all", "--unshare-user", "--uid", "0", "--gid", "0", "--hostname", "harbor"),
         *("--die-with-parent", "--new-session", "--clearenv", "--info-fd", str(info_fd)),
         *("--bind", str(folder), "/", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev", "--chdir", "/"),
+        *(word for path in SYSTEM_SETTINGS for word in ("--ro-bind-try", path, path)),
         *("--", "/usr/bin/bash", "-c", "echo ready; exec sleep infinity"),
     ]
