@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from services.kernel.models.chat.message import ChatAnswer
 from services.kernel.models.trajectory import Segment
 from services.kernel.sandbox.protocol import Ended, Limits
 
@@ -18,6 +19,12 @@ class EndReason(StrEnum):
     truncated_answer = "truncated_answer"
     """One answer reached the bound of its tokens."""
     context_overflow = "context_overflow"
+    over_budget = "over_budget"
+    """The tokens or the money of the episode are spent."""
+    malformed = "malformed"
+    """Answer after answer held no command."""
+    refused = "refused"
+    """The model, or its endpoint's filter, would not go on."""
     cpu_limit = "cpu_limit"
     hung = "hung"
     """The wall limit came while the command's processes were idle: it waited for something that never comes."""
@@ -26,10 +33,14 @@ class EndReason(StrEnum):
 
 
 class Utterance(Struct, frozen=True, kw_only=True):
-    """One answer of a speaker: a command line, a submission (no command), or an answer that a limit cut off."""
+    """One answer of a speaker: a command line, a problem that it is told of, a submission (neither), or an answer that
+    ends the conversation.
+    """
 
     command: str | None = None
-    cut: Literal["answer", "context"] | None = None
+    problem: str = ""
+    """Why the answer held no command."""
+    cut: Literal["answer", "context", "budget", "malformed", "refused"] | None = None
 
 
 class Observation(Struct, frozen=True):
@@ -38,6 +49,12 @@ class Observation(Struct, frozen=True):
     text: str
     """Normalised and clipped; a failing command's exit code is its last line."""
     exit_code: int
+
+
+class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One answer of a model behind an endpoint, whole."""
+
+    answer: ChatAnswer
 
 
 class Brain(Protocol):
@@ -55,6 +72,10 @@ class Brain(Protocol):
 
     def segments(self, row: int) -> tuple[Segment, ...]:
         """Tokens of the conversation so far, as they were sampled; empty for a speaker without tokens."""
+        ...
+
+    def exchanges(self, row: int) -> tuple[Exchange, ...]:
+        """Answers as an endpoint gave them; empty for a speaker that is none."""
         ...
 
 
@@ -97,6 +118,7 @@ class Episode(Struct, frozen=True, kw_only=True):
     measured: tuple[Measured, ...]
     """One for each turn."""
     segments: tuple[Segment, ...]
+    exchanges: tuple[Exchange, ...] = ()
     ended: EndReason
     failure: str = ""
     """What failed, for `infra_failed`."""

@@ -21,6 +21,13 @@ from services.kernel.agent.conversation import (
 from services.kernel.agent.normaliser import NORMALISERS, Show
 from services.kernel.sandbox.protocol import Ended, ExecResult, Sandbox, SandboxError
 
+ENDS = {
+    "answer": EndReason.truncated_answer,
+    "context": EndReason.context_overflow,
+    "budget": EndReason.over_budget,
+    "malformed": EndReason.malformed,
+    "refused": EndReason.refused,
+}
 CPU_S_MIN = 0.1
 """What a command may use at least, however little is left of the conversation's CPU seconds."""
 
@@ -82,7 +89,9 @@ class _Row:
     async def answer(self, said: Utterance) -> Observation | None:
         """Runs what was said and gives what the speaker hears; None where the conversation has ended."""
         if said.cut is not None:
-            self.ended = EndReason.truncated_answer if said.cut == "answer" else EndReason.context_overflow
+            self.ended = ENDS[said.cut]
+        elif said.problem:
+            return self._record("", _refusal(f"{said.problem}\n"))
         elif said.command is None:
             self.ended = EndReason.submitted
         else:
@@ -95,6 +104,7 @@ class _Row:
             turns=tuple(self._turns),
             measured=tuple(self._measured),
             segments=brain.segments(number),
+            exchanges=brain.exchanges(number),
             ended=self.ended or EndReason.turns_max,
             failure=self._failure,
         )
@@ -143,4 +153,5 @@ def _runnable(command: str) -> str:
 
 
 def _refusal(text: str) -> ExecResult:
-    return ExecResult(exit_code=126, output=text.encode(), output_bytes=len(text))
+    said = text.encode()
+    return ExecResult(exit_code=126, output=said, output_bytes=len(said))

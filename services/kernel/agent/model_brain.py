@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from services.kernel.agent.conversation import Observation, Utterance
+from services.kernel.agent.conversation import Exchange, Observation, Utterance
 from services.kernel.models.protocol import Engine, Sampled, Session
 from services.kernel.models.template import Template
 from services.kernel.models.trajectory import Segment
@@ -57,6 +57,9 @@ class ModelBrain:
 
     def segments(self, row: int) -> tuple[Segment, ...]:
         return tuple(self._segments[row])
+
+    def exchanges(self, row: int) -> tuple[Exchange, ...]:
+        return ()
 
     def _start(self, prompts: list[list[int]]) -> Session:
         return self._engine.open(

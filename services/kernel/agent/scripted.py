@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias
 
-from services.kernel.agent.conversation import Observation, Utterance
+from services.kernel.agent.conversation import Exchange, Observation, Utterance
 from services.kernel.models.trajectory import Segment
 
 Script: TypeAlias = Generator[str, Observation, None]
@@ -27,6 +27,9 @@ class ScriptedBrain:
         self._heard[row] = observation
 
     def segments(self, row: int) -> tuple[Segment, ...]:
+        return ()
+
+    def exchanges(self, row: int) -> tuple[Exchange, ...]:
         return ()
 
     def _next(self, row: int) -> Utterance:

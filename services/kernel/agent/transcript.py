@@ -6,9 +6,9 @@ Both are JSON with a fixed order of fields: equal conversations are equal bytes.
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-from services.kernel.agent.conversation import EndReason, Episode, Measured, Turn
+from services.kernel.agent.conversation import EndReason, Episode, Exchange, Measured, Turn
 from services.kernel.archive import digest
 from services.kernel.models.trajectory import Segment
 
@@ -30,6 +30,8 @@ class Content(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ended: EndReason
     turns: tuple[Turn, ...]
     segments: tuple[Segment, ...]
+    exchanges: tuple[Exchange, ...] | UnsetType = UNSET
+    """Of a model behind an endpoint."""
 
 
 class Seen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,6 +55,7 @@ def encode(episode: Episode, *, normaliser: str = "v1") -> tuple[bytes, bytes]:
         ended=episode.ended,
         turns=episode.turns,
         segments=episode.segments,
+        exchanges=episode.exchanges or UNSET,
     )
     return msgspec.json.encode(content), msgspec.json.encode(Seen(turns=episode.measured))
 
