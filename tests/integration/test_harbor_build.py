@@ -1,13 +1,14 @@
 """Dockerfiles of the subset become images that hold what Docker would put there; layers are made once."""
 
+import gzip
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from services.kernel.harbor.build import SOURCE_TIME_S
+from services.kernel.harbor.copying import SOURCE_TIME_S
 from services.kernel.harbor.dockerfile import DockerfileError, NeedsDockerError
-from services.kernel.harbor.recipe import BuildFailedError
+from services.kernel.harbor.recipe import BuildFailedError, NetworkWantedError
 from tests.support.harbor_tasks import TOML, greeting
 from tests.support.lab import Lab, open_lab
 
@@ -16,6 +17,9 @@ from tests.support.lab import Lab, open_lab
 async def lab(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
     async with open_lab(tmp_path, tmp_path_factory.getbasetemp() / "base") as made:
         yield made
+
+
+ADDED = "FROM envwheel/base:1\nADD a.tgz /app/\n"
 
 
 def _task(dockerfile: str, **files: str) -> dict[str, str | bytes | None]:
@@ -142,11 +146,51 @@ async def test_a_failed_run_keeps_its_output_and_leaves_no_layer(lab: Lab, tmp_p
 
 
 async def test_an_unknown_base_or_step_needs_the_docker_backend(lab: Lab) -> None:
-    for text in ("FROM ubuntu:24.04\n", "FROM envwheel/base:1\nCMD true\n"):
+    archive = gzip.compress(b"x", mtime=0)
+    for text in ("FROM ubuntu:24.04\n", "FROM envwheel/base:1\nRUN --mount=type=tmpfs true\n", ADDED):
         with pytest.raises(NeedsDockerError, match="needs the docker backend"):
-            await lab.task(greeting({"environment/Dockerfile": text}))
+            await lab.task(greeting({"environment/Dockerfile": text, "environment/a.tgz": archive}))
     with pytest.raises(DockerfileError, match="not UTF-8"):
         await lab.task(greeting({"environment/Dockerfile": b"FROM \xff\n"}))
+
+
+async def test_a_step_that_wants_the_network_is_told_from_other_failures(lab: Lab) -> None:
+    with pytest.raises(NetworkWantedError, match=r"exit code .*; the build asks for the network.*build_network"):
+        await lab.task(greeting(_task("RUN pip install no-such-package")))
+
+
+async def test_patterns_inline_files_owners_and_ignore_rules_do_what_docker_does(lab: Lab) -> None:
+    dockerfile = """WORKDIR /app
+COPY --chown=agent:agent d*/*.txt files/ /app/
+COPY [^x]/*.md one.md
+ADD files/notes.txt /srv/
+COPY <<"A" <<B /app/in/
+kept $HOME
+A
+home $HOME
+B
+"""
+    names = ("d1/a.txt", "d1/b.md", "d2/c.txt", "e/f.md", "files/no.txt", "x/f.md")
+    task = _task(dockerfile, **{f"environment/{name}": "x" for name in names})
+    task |= {"environment/.dockerignore": "# rules\n**/*.txt\n!/d1\n!files/notes.txt\n"}
+    seen = await lab.look(greeting(task), "find /app /srv -type f | sort; cat /app/in/*")
+    assert seen.output.decode().split("\n") == [
+        *("/app/a.txt", "/app/in/A", "/app/in/B", "/app/notes.txt", "/app/one.md", "/srv/notes.txt"),
+        *("kept $HOME", "home ", ""),
+    ]
+
+
+async def test_arguments_and_shells_reach_the_commands_of_a_build_and_no_later_one(lab: Lab) -> None:
+    dockerfile = """ARG LATE
+ARG WORD=kilo
+SHELL ["/bin/bash", "-c"]
+RUN echo "$WORD ${LATE-unset} ${BASH_VERSION:+bash}" > /said
+RUN <<'EOF'
+printf '%s\\n' "$WORD" >> /said
+EOF
+"""
+    seen = await lab.look(greeting(_task(dockerfile)), "cat /said; echo ${WORD-unset}")
+    assert seen.output.decode().splitlines() == ["kilo unset bash", "kilo", "unset"]
 
 
 async def test_a_prebuilt_image_gets_the_loose_files_in_its_work_directory(lab: Lab) -> None:

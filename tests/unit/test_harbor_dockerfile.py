@@ -3,6 +3,7 @@
 import pytest
 
 from services.kernel.harbor.dockerfile import (
+    Arg,
     Copy,
     DockerfileError,
     Env,
@@ -16,6 +17,7 @@ from services.kernel.harbor.dockerfile import (
 )
 
 SH = ("/bin/sh", "-c")
+PRINT = "#!/usr/bin/env python3\nprint(1)\n"
 
 
 def _one(line: str, before: str = "") -> Instruction:
@@ -58,6 +60,17 @@ USER root"""
         ("ENV KEY some  words", Env((("KEY", "some  words"),))),
         ('ENV A= B=x\\ y C=\'$A\' D="\\n\\$\\"q\\""', Env((("A", ""), ("B", "x y"), ("C", "$A"), ("D", '\\n$"q"')))),
         ("USER 1000", User("1000")),
+        ("COPY --chown=1000:1000 --chmod=600 --link a b", Copy(("a",), "b", 0o600)),
+        ("COPY ./d/*.txt /app/", Copy(("./d/*.txt",), "/app/")),
+        ("ADD a.txt /app/", Copy(("a.txt",), "/app/", unpacks=True)),
+        ("ARG A=1", Arg("A", "1")),
+        ("WORKDIR /a${B:+x}", Workdir("/a")),
+        ("RUN <<EOF\necho one\n\necho $TWO\nEOF", Run((*SH, "echo one\n\necho $TWO\n"))),
+        ("RUN <<-'E'\n\techo one\n\tE", Run((*SH, "echo one\n"))),
+        ("RUN <<EOF\n#!/usr/bin/env python3\nprint(1)\nEOF", Run(("/usr/bin/env", "python3", "-c", PRINT))),
+        ("RUN cat <<EOF > /x && true\n# kept\nEOF", Run((*SH, "cat <<EOF > /x && true\n# kept\nEOF"))),
+        ("COPY <<EOF a.txt /app/\nx $NONE.\nEOF", Copy(("a.txt",), "/app/", inline=(("EOF", "x .\n"),))),
+        ("COPY <<'EOF' /app/x\n$KEPT\nEOF", Copy((), "/app/x", inline=(("EOF", "$KEPT\n"),))),
     ],
 )
 def test_forms_of_the_instructions(line: str, instruction: Instruction) -> None:
@@ -72,26 +85,46 @@ def test_variables_come_from_earlier_env_lines_alone() -> None:
     assert _one("RUN echo $DIR", before) == Run((*SH, "echo $DIR"))
 
 
+def test_arguments_are_seen_by_later_lines_and_give_way_to_env() -> None:
+    assert _one("WORKDIR /$A", "ARG A=1\n") == Workdir("/1")
+    assert _one("WORKDIR /$A", "ENV A=2\nARG A=1\n") == Workdir("/2")
+    assert parse("ARG BASE=b:1\nFROM ${BASE} AS x\nARG BASE\nWORKDIR /$BASE") == (
+        From("b:1"),
+        Arg("BASE", "b:1"),
+        Workdir("/b:1"),
+    )
+    assert parse("FROM b\nARG NONE\n") == (From("b"),)
+
+
+def test_a_shell_line_changes_how_later_lines_run() -> None:
+    assert parse('FROM b\nSHELL ["/bin/bash", "-ec"]\nRUN a\nRUN ["b"]') == (
+        From("b"),
+        Run(("/bin/bash", "-ec", "a")),
+        Run(("b",)),
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["CMD true", "ENTRYPOINT /bin/false", "HEALTHCHECK NONE", "VOLUME /x", "ONBUILD RUN x", "LABEL a=b", "EXPOSE 80"],
+)
+def test_lines_that_say_nothing_of_files_or_commands_are_passed_over(line: str) -> None:
+    assert parse(f"FROM --platform=linux/amd64 b\n{line}\n") == (From("b"),)
+
+
 @pytest.mark.parametrize(
     "line",
     [
-        "CMD true",
-        "ENTRYPOINT /bin/false",
-        "ARG A=1",
         "ADD https://x /",
-        "VOLUME /x",
-        'SHELL ["/bin/bash"]',
-        "HEALTHCHECK NONE",
-        "ONBUILD RUN x",
+        "ADD git@host:x /",
         "FROM other",
-        "FROM $BASE",
+        "ARG A=1 B=2",
         "RUN --mount=type=cache,target=/x true",
-        "RUN cat <<EOF > /x",
+        "RUN <<EOF\n#!/usr/bin/perl\nEOF",
         "COPY --from=build /a /b",
-        "COPY --chown=1000 a b",
-        "COPY *.txt /app/",
-        "COPY <<EOF /app/x",
-        "WORKDIR ${A:+x}",
+        "COPY --parents a b",
+        "WORKDIR ${A:?x}",
+        "UNKNOWN x",
     ],
 )
 def test_what_is_outside_the_subset_needs_the_docker_backend(line: str) -> None:
@@ -99,7 +132,7 @@ def test_what_is_outside_the_subset_needs_the_docker_backend(line: str) -> None:
         _one(line)
 
 
-@pytest.mark.parametrize("text", ["FROM --platform=linux/amd64 b", "# escape=`\nFROM b", "RUN true\nFROM b"])
+@pytest.mark.parametrize("text", ["# escape=`\nFROM b", "RUN true\nFROM b", "FROM $NONE", "FROM a b"])
 def test_files_that_begin_outside_the_subset_need_the_docker_backend(text: str) -> None:
     with pytest.raises(NeedsDockerError, match="needs the docker backend"):
         parse(text)
@@ -117,6 +150,8 @@ def test_files_that_begin_outside_the_subset_need_the_docker_backend(text: str) 
         ("FROM b\nENV A='x", "quote is not closed"),
         ('FROM b\nWORKDIR "x', "quote is not closed"),
         ("FROM b\nRUN", "says nothing"),
+        ("FROM b\nRUN cat <<A <<B\nx\nA\ny\n", "here-document B has no end"),
+        ("FROM b\nSHELL /bin/bash", "JSON array"),
         ('FROM b\nRUN ["echo", "\\ud800"]', "half a character"),
         ("FROM b\n" + "#" * 65_536, "longer than"),
     ],

@@ -17,7 +17,9 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from services.kernel.archive import FileEntry, digest, pack
+from services.kernel.harbor.copying import SOURCE_TIME_S, LayerWriter, files_of
 from services.kernel.harbor.dockerfile import (
+    Arg,
     Copy,
     DockerfileError,
     Env,
@@ -29,8 +31,9 @@ from services.kernel.harbor.dockerfile import (
     Workdir,
     parse,
 )
-from services.kernel.harbor.layers import TOO_LONG, LayerCache, LayerError, directory_mode, locate
-from services.kernel.harbor.recipe import BuildFailedError, Recipe, recipe_of
+from services.kernel.harbor.layers import TOO_LONG, LayerCache, LayerError, locate
+from services.kernel.harbor.patterns import PatternError, without_ignored
+from services.kernel.harbor.recipe import WANTS_NETWORK, BuildFailedError, NetworkWantedError, Recipe, recipe_of
 from services.kernel.harbor.support import resolve_env
 from services.kernel.harbor.task import HarborTask
 from services.kernel.sandbox.protocol import (
@@ -43,9 +46,6 @@ from services.kernel.sandbox.protocol import (
     SandboxRefusedError,
     SnapshotId,
 )
-
-SOURCE_TIME_S = 1_767_225_600
-"""2026-01-01: the time of every file that a build makes or copies, so that listings are the same everywhere."""
 
 FileStep: TypeAlias = tuple[Copy | Workdir, str]
 """An instruction and the working directory that it starts from."""
@@ -80,20 +80,22 @@ class LayerBuilder:
     async def build(self, task: HarborTask, *, verifier: bool = False) -> Image:
         """See `ImageBuilder`. NeedsDockerError: FROM an unknown base, or an instruction outside the subset."""
         recipe = recipe_of(task, verifier=verifier)
-        context, limits = recipe.context, recipe.limits
+        context, limits = _visible(recipe), recipe.limits
         first, *rest = _instructions(recipe)
         if not isinstance(first, From) or first.image not in self._bases:
             known = ", ".join(sorted(self._bases))
             raise NeedsDockerError(f"base {getattr(first, 'image', '?')!r} needs the docker backend (here: {known})")
         image = self._bases[first.image]
-        plan = _Plan()
+        plan, args = _Plan(), dict[str, str]()
         for step in rest:
             # One sandbox has one user: USER ends a row of RUN lines.
             if (isinstance(step, Run) and plan.files) or (isinstance(step, Copy | Workdir | User) and plan.runs):
                 image, plan = await self._flush(image, plan, context, limits), _Plan()
             image = _declare(image, step, context)
-            if isinstance(step, Run):
-                plan.runs.append((step, image))
+            if isinstance(step, Arg):
+                args[step.name] = step.value
+            elif isinstance(step, Run):
+                plan.runs.append((step, replace(image, env=tuple({**args, **dict(image.env)}.items()))))
             elif isinstance(step, Copy | Workdir):
                 plan.files.append((step, image.workdir))
         image = await self._flush(image, plan, context, limits)
@@ -109,7 +111,7 @@ class LayerBuilder:
 
     def _copy(self, image: Image, steps: Sequence[FileStep], context: Mapping[str, FileEntry]) -> Path:
         with self._cache.making() as layer:
-            writer = _LayerWriter(layer, image)
+            writer = LayerWriter(layer, image)
             for step, workdir in steps:
                 try:
                     if isinstance(step, Workdir):
@@ -163,7 +165,15 @@ def _check_run(step: Run, result: ExecResult) -> None:
     if result.ended is not Ended.exited:
         raise BuildFailedError(line, f"stopped by its {result.ended}", result.output)
     if result.exit_code != 0:
-        raise BuildFailedError(line, f"exit code {result.exit_code}", result.output)
+        failed = NetworkWantedError if WANTS_NETWORK.search(step.argv[-1]) else BuildFailedError
+        raise failed(line, f"exit code {result.exit_code}", result.output)
+
+
+def _visible(recipe: Recipe) -> Mapping[str, FileEntry]:
+    try:
+        return without_ignored(recipe.context) if "Dockerfile" in recipe.context else recipe.context
+    except PatternError as error:
+        raise DockerfileError(str(error)) from error
 
 
 def _instructions(recipe: Recipe) -> Iterator[Instruction]:
@@ -182,7 +192,7 @@ def _instructions(recipe: Recipe) -> Iterator[Instruction]:
 
 def _declare(image: Image, step: Instruction, context: Mapping[str, FileEntry]) -> Image:
     """What the step says of the image, and its digest: over the one below, the step, and the bytes that it copies."""
-    copied = digest(pack({name: context[name] for name in _copied(step, context)})) if isinstance(step, Copy) else ""
+    copied = digest(pack(files_of(step, context))) if isinstance(step, Copy) else ""
     said = msgspec.json.encode([image.digest, type(step).__name__, msgspec.to_builtins(step), image.workdir, copied])
     image = replace(image, digest=digest(said))
     match step:
@@ -194,14 +204,6 @@ def _declare(image: Image, step: Instruction, context: Mapping[str, FileEntry]) 
             return replace(image, workdir="/" + posixpath.normpath(posixpath.join(image.workdir, path)).lstrip("/"))
         case _:
             return image
-
-
-def _copied(step: Copy, context: Mapping[str, FileEntry]) -> list[str]:
-    return [name for source in step.sources for name in _below(source, context)]
-
-
-def _below(source: str, context: Mapping[str, FileEntry]) -> list[str]:
-    return [name for name in context if not source or name == source or name.startswith(source + "/")]
 
 
 def _configure(image: Image, recipe: Recipe) -> Image:
@@ -229,73 +231,6 @@ def _is_directory(image: Image, path: str) -> bool:
         return locate(image.lowers, path).kind == "directory"
     except LayerError:
         return False
-
-
-class _LayerWriter:
-    """Fills one layer directory so that, stacked on the image, it shows what COPY and WORKDIR ask for."""
-
-    def __init__(self, layer: Path, image: Image) -> None:
-        self._layer = layer
-        self._below = image.lowers
-        self._layers = (*image.lowers, layer)
-        self._host_binds = image.host_binds
-
-    def directory(self, path: str) -> str:
-        """Makes a directory and what is missing above it; gives its path free of links."""
-        place = locate(self._layers, path)
-        if place.kind == "file":
-            raise LayerError(f"{path!r} is a file")
-        self._check_shown(place.path)
-        parts = place.path.split("/") if place.path else []
-        for count in range(1, len(parts) + 1):
-            made = "/".join(parts[:count])
-            if not (self._layer / made).is_dir():
-                mode = directory_mode(self._below, made)
-                (self._layer / made).mkdir()
-                (self._layer / made).chmod(mode)
-        return place.path
-
-    def copy(self, step: Copy, workdir: str, context: Mapping[str, FileEntry]) -> None:
-        target = posixpath.join(workdir, step.target)
-        for source in step.sources:
-            names = _below(source, context)
-            if not names:
-                raise LayerError(f"COPY {source!r}: there is no such file in environment/")
-            if names != [source]:
-                self.directory(target)
-                for name in names:
-                    below = name[len(source) + 1 :] if source else name
-                    self._file(posixpath.join(target, below), context[name], step.mode)
-            elif (
-                step.target.endswith(("/", "/."))
-                or step.target == "."
-                or locate(self._layers, target).kind == "directory"
-            ):
-                self._file(posixpath.join(target, posixpath.basename(source)), context[source], step.mode)
-            else:
-                self._file(target, context[source], step.mode)
-
-    def finish(self) -> None:
-        for folder, _, _ in os.walk(self._layer):
-            os.utime(folder, (SOURCE_TIME_S, SOURCE_TIME_S))
-
-    def _file(self, target: str, entry: FileEntry, mode: int | None) -> None:
-        folder = self.directory(posixpath.dirname(target))
-        name = posixpath.basename(target)
-        if not name:
-            raise LayerError(f"{target!r} names no file")
-        if locate(self._layers, f"{folder}/{name}").kind == "directory":
-            raise LayerError(f"{target!r} is a directory")
-        path = self._layer / folder / name
-        path.unlink(missing_ok=True)
-        path.write_bytes(entry.content)
-        path.chmod(mode if mode is not None else 0o755 if entry.executable else 0o644)
-        os.utime(path, (SOURCE_TIME_S, SOURCE_TIME_S))
-
-    def _check_shown(self, path: str) -> None:
-        for bind in self._host_binds:
-            if Path("/" + path).is_relative_to(bind):
-                raise LayerError(f'/{path}: {bind} is the host\'s and read-only with base = "host"; use a built base')
 
 
 def _settle_times(layer: Path, since_s: float) -> None:

@@ -1,28 +1,41 @@
 """The subset of Dockerfiles that runs without a container engine, parsed to typed instructions.
 
-Taken: one FROM, RUN (shell or JSON form), COPY from the context (with --chmod), WORKDIR, ENV, USER, comments, line
-continuations, quotes, and `$NAME` from earlier ENV lines as Docker substitutes it. Everything else is refused with the
-instruction's line and the remark that it needs the docker backend.
+Taken: one FROM, ARG, RUN (shell or JSON form, here-documents), COPY and ADD from the context (with --chmod, --chown,
+wildcards, here-documents), WORKDIR, ENV, USER, SHELL, comments, line continuations, quotes, and `$NAME` as Docker
+substitutes it. What says nothing of the files or of how commands run (LABEL, EXPOSE, CMD, ENTRYPOINT, …) is passed
+over: a sandbox starts its own program. Everything else is refused with its line and the remark that it needs the docker
+backend.
 """
 
-import json
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from services.kernel.harbor.patterns import has_wildcard
+from services.kernel.harbor.quoting import (
+    QuotingError,
+    VariableFormError,
+    expand,
+    json_form,
+    raw_words,
+    substitute,
+    words,
+)
 from services.kernel.harbor.recipe import UnavailableError
 
 DOCKERFILE_BYTES_MAX = 64 * 1024
-
-_VARIABLE = re.compile(
-    r"\\(.)|\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|(\{))", re.DOTALL
+SHELL = ("/bin/sh", "-c")
+PASSED_OVER = frozenset(
+    {"LABEL", "EXPOSE", "CMD", "ENTRYPOINT", "STOPSIGNAL", "HEALTHCHECK", "MAINTAINER", "VOLUME", "ONBUILD"}
 )
-_PIECE = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|((?:\\.|[^'\"\\])+)", re.DOTALL)
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_HEREDOC = re.compile(r"(^|\s)<<-?[\"']?[A-Za-z_]")
-_WILDCARDS = frozenset("*?[")
+TAKEN = ("FROM", "ARG", "RUN", "COPY", "ADD", "WORKDIR", "ENV", "USER", "SHELL")
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_HEREDOC = re.compile(r"[0-9]*<<(-?)([\"']?)([A-Za-z_][A-Za-z0-9_.]*)\2\Z")
+_TAKES_DASH_C = frozenset({"sh", "bash", "dash", "python", "python3"})
 
 
 class DockerfileError(Exception):
@@ -39,6 +52,14 @@ class From:
 
 
 @dataclass(frozen=True)
+class Arg:
+    """A variable of the build alone, with the value that it has here."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
 class Run:
     argv: tuple[str, ...]
     """`/bin/sh -c LINE` for the shell form."""
@@ -47,10 +68,14 @@ class Run:
 @dataclass(frozen=True)
 class Copy:
     sources: tuple[str, ...]
-    """Paths in the context, normalised; "" is all of it."""
+    """Paths or patterns in the context, normalised; "" is all of it."""
     target: str
     """Absolute, or relative to the working directory; a "/" at the end says that it is a directory."""
     mode: int | None = None
+    inline: tuple[tuple[str, str], ...] = ()
+    """Files written out in the Dockerfile: name and text."""
+    unpacks: bool = False
+    """ADD: an archive among the sources would be unpacked."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +93,32 @@ class User:
     name: str
 
 
-Instruction: TypeAlias = From | Run | Copy | Workdir | Env | User
+Instruction: TypeAlias = From | Arg | Run | Copy | Workdir | Env | User
+
+
+@dataclass(frozen=True)
+class _Document:
+    """A here-document."""
+
+    name: str
+    quoted: bool
+    text: str
+    raw: str
+    """With its last line, as a shell wants it."""
+
+
+@dataclass
+class _State:
+    """What later lines see of earlier ones."""
+
+    env: dict[str, str] = field(default_factory=dict)
+    args: dict[str, str] = field(default_factory=dict)
+    before_from: dict[str, str] = field(default_factory=dict)
+    shell: tuple[str, ...] = SHELL
+
+    @property
+    def seen(self) -> dict[str, str]:
+        return self.args | self.env
 
 
 def parse(text: str) -> tuple[Instruction, ...]:
@@ -80,30 +130,33 @@ def parse(text: str) -> tuple[Instruction, ...]:
     """
     if len(text.encode("utf-8", "surrogatepass")) > DOCKERFILE_BYTES_MAX:
         raise DockerfileError(f"the Dockerfile is longer than {DOCKERFILE_BYTES_MAX} bytes")
-    instructions: list[Instruction] = []
-    env: dict[str, str] = {}
-    for number, line in _logical_lines(text):
+    found: list[Instruction] = []
+    state = _State()
+    for number, line, documents in _logical_lines(text):
         word, _, rest = line.partition(" ")
         try:
-            instruction = _instruction(word.upper(), rest.strip(), env)
+            instruction = _instruction(word.upper(), rest.strip(), documents, state, first=not found)
+        except (QuotingError, VariableFormError) as error:
+            kind = DockerfileError if isinstance(error, QuotingError) else NeedsDockerError
+            needs = "" if kind is DockerfileError else " needs the docker backend"
+            raise kind(f"line {number}: {error}{needs}") from error
         except DockerfileError as error:
             raise type(error)(f"line {number}: {error}") from error
-        if isinstance(instruction, From) == bool(instructions):
-            wrong = "more than one FROM" if instructions else f"{word.upper()} before FROM"
-            raise NeedsDockerError(f"line {number}: {wrong} needs the docker backend")
-        if isinstance(instruction, Env):
-            env |= dict(instruction.pairs)
-        instructions.append(instruction)
-    if not instructions:
+        if instruction is not None:
+            found.append(instruction)
+    if not found:
         raise DockerfileError("the Dockerfile has no instruction")
-    return tuple(instructions)
+    return tuple(found)
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Instructions as one line each with the number of their first line, without the comments inside."""
+def _logical_lines(text: str) -> Iterator[tuple[int, str, tuple[_Document, ...]]]:
+    """Instructions as one line each with the number of their first line, without the comments inside, and with the
+    here-documents that follow.
+    """
     parts: list[str] = []
     first = 0
-    for number, line in enumerate(text.split("\n"), 1):
+    lines = iter(enumerate(text.split("\n"), 1))
+    for number, line in lines:
         stripped = line.strip()
         if re.match(r"#\s*(escape|check)\s*=", stripped, re.IGNORECASE) and not first:
             raise NeedsDockerError(f"line {number}: a parser directive needs the docker backend")
@@ -113,132 +166,155 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if line.rstrip(" \t").endswith("\\"):
             parts.append(line.rstrip(" \t")[:-1])
             continue
-        parts.append(line)
-        yield first, re.sub(r"^\s*(\S+)\s+", r"\1 ", "".join(parts)).strip()
+        whole = re.sub(r"^\s*(\S+)\s+", r"\1 ", "".join([*parts, line])).strip()
+        yield first, whole, tuple(_documents(whole, lines, first))
         parts, first = [], 0
     if parts:
-        yield first, re.sub(r"^\s*(\S+)\s+", r"\1 ", "".join(parts)).strip()
+        yield first, re.sub(r"^\s*(\S+)\s+", r"\1 ", "".join(parts)).strip(), ()
 
 
-def _instruction(word: str, rest: str, env: Mapping[str, str]) -> Instruction:
-    if word not in ("FROM", "RUN", "COPY", "WORKDIR", "ENV", "USER"):
-        raise NeedsDockerError(f"{word[:20]!r} needs the docker backend (here: FROM, RUN, COPY, WORKDIR, ENV, USER)")
+def _documents(line: str, lines: Iterator[tuple[int, str]], first: int) -> Iterator[_Document]:
+    word, _, rest = line.partition(" ")
+    if word.upper() not in ("RUN", "COPY", "ADD") or "<<" not in rest:
+        return
+    try:
+        marks = [match for each in raw_words(rest) if (match := _HEREDOC.match(each))]
+    except QuotingError:
+        return
+    for mark in marks:
+        body: list[str] = []
+        raw: list[str] = []
+        for _, line in lines:
+            raw.append(line)
+            text = line.lstrip("\t") if mark[1] else line
+            if text == mark[3]:
+                break
+            body.append(text + "\n")
+        else:
+            raise DockerfileError(f"line {first}: the here-document {mark[3]} has no end")
+        yield _Document(mark[3], bool(mark[2]), "".join(body), "\n".join(raw))
+
+
+def _instruction(
+    word: str, rest: str, documents: tuple[_Document, ...], state: _State, *, first: bool
+) -> Instruction | None:
+    if word not in (*TAKEN, *PASSED_OVER):
+        raise NeedsDockerError(f"{word[:20]!r} needs the docker backend (here: {', '.join(TAKEN)})")
     if not rest:
         raise DockerfileError(f"{word} says nothing")
-    if word in ("FROM", "RUN") and rest.startswith("--"):
-        raise NeedsDockerError(f"{word} {rest.split()[0]} needs the docker backend")
+    if word == "ARG":
+        return _arg(rest, state, first=first)
+    if first != (word == "FROM"):
+        raise NeedsDockerError(f"{f'{word} before FROM' if first else 'more than one FROM'} needs the docker backend")
     match word:
         case "FROM":
-            return _from(rest)
+            return _from(rest, state)
         case "RUN":
-            return _run(rest)
-        case "COPY":
-            return _copy(rest, env)
+            return _run(rest, documents, state)
+        case "COPY" | "ADD":
+            return _copy(word, rest, documents, state.seen)
         case "ENV":
-            return _env(rest, env)
+            pairs = _env(rest, state.seen)
+            state.env |= dict(pairs)
+            return Env(pairs)
         case "WORKDIR":
-            return Workdir(_substitute(rest, env))
-        case _:
-            return User(_substitute(rest, env))
+            return Workdir(substitute(rest, state.seen))
+        case "USER":
+            return User(substitute(rest, state.seen))
+        case "SHELL":
+            shell = json_form(rest)
+            if shell is None:
+                raise DockerfileError("SHELL wants a JSON array")
+            state.shell = shell
+    return None
 
 
-def _from(rest: str) -> From:
-    words = rest.split()
-    if "$" in rest or len(words) not in (1, 3) or (len(words) == 3 and words[1].upper() != "AS"):
+def _arg(rest: str, state: _State, *, first: bool) -> Arg | None:
+    name, equals, value = rest.partition("=")
+    if not _NAME.match(name) or len(raw_words(rest)) != 1:
+        raise NeedsDockerError(f"ARG {rest[:40]} needs the docker backend (here: ARG NAME=VALUE)")
+    if first:
+        state.before_from[name] = substitute(value, state.before_from)
+        return None
+    if not equals and name not in state.before_from:
+        return None
+    state.args[name] = substitute(value, state.seen) if equals else state.before_from[name]
+    return Arg(name, state.args[name])
+
+
+def _from(rest: str, state: _State) -> From:
+    # The base is one for all: which platform it has is not the Dockerfile's choice here.
+    found = [word for word in words(rest, state.before_from) if not word.startswith("--platform=")]
+    if len(found) not in (1, 3) or (len(found) == 3 and found[1].upper() != "AS") or not found[0]:
         raise NeedsDockerError(f"FROM {rest} needs the docker backend (here: FROM NAME)")
-    return From(words[0])
+    return From(found[0])
 
 
-def _run(rest: str) -> Run:
-    if _HEREDOC.search(rest):
-        raise NeedsDockerError("a here-document needs the docker backend; use printf")
-    argv = _json_form(rest)
-    return Run(argv if argv is not None else ("/bin/sh", "-c", rest))
+def _run(rest: str, documents: tuple[_Document, ...], state: _State) -> Run:
+    if rest.startswith("--"):
+        raise NeedsDockerError(f"RUN {rest.split()[0]} needs the docker backend")
+    argv = json_form(rest)
+    if argv is not None:
+        return Run(argv)
+    if len(documents) == 1 and _HEREDOC.match(rest):
+        return Run((*_interpreter(documents[0].text, state.shell), documents[0].text))
+    return Run((*state.shell, "\n".join([rest, *(document.raw for document in documents)])))
 
 
-def _copy(rest: str, env: Mapping[str, str]) -> Copy:
+def _interpreter(text: str, shell: tuple[str, ...]) -> tuple[str, ...]:
+    """A here-document alone is a script: run by what its first line names."""
+    if not text.startswith("#!"):
+        return shell
+    try:
+        said = tuple(shlex.split(text[2:].partition("\n")[0]))
+    except ValueError as error:
+        raise DockerfileError(f"the first line of the here-document: {error}") from error
+    if not said or posixpath.basename(said[-1]) not in _TAKES_DASH_C:
+        raise NeedsDockerError("a here-document for this interpreter needs the docker backend")
+    return (*said, "-c")
+
+
+def _copy(word: str, rest: str, documents: tuple[_Document, ...], env: Mapping[str, str]) -> Copy:
     mode = None
     while rest.startswith("--"):
         option, _, rest = rest.partition(" ")
         rest = rest.lstrip()
-        if not (match := re.fullmatch(r"--chmod=0?([0-7]{3})", option)):
-            raise NeedsDockerError(f"COPY {option} needs the docker backend (here: --chmod=MODE)")
-        mode = int(match[1], 8)
-    paths = _json_form(rest) or tuple(_words(rest, env))
+        if match := re.fullmatch(r"--chmod=0?([0-7]{3})", option):
+            mode = int(match[1], 8)
+        elif not option.startswith("--chown=") and option not in ("--link", "--link=true"):
+            # An owner has no meaning here: all files of a sandbox belong to its one user.
+            raise NeedsDockerError(f"{word} {option} needs the docker backend (here: --chmod=MODE, --chown)")
+    paths = json_form(rest) or tuple(words(rest, env))
     if len(paths) < 2:
-        raise DockerfileError("COPY needs a source and a target")
+        raise DockerfileError(f"{word} needs a source and a target")
     *sources, target = paths
-    if any(source.startswith("<<") or _WILDCARDS & set(source) for source in sources):
-        raise NeedsDockerError("COPY with a wildcard or here-document needs the docker backend")
-    if len(sources) > 1 and not target.endswith("/"):
-        raise DockerfileError("COPY with several sources needs a target that ends with /")
-    return Copy(tuple(map(_source, sources)), target, mode)
+    inline = tuple(
+        (document.name, document.text if document.quoted else expand(document.text, env, quoted=True))
+        for document in documents
+    )
+    sources = [source for source in sources if not (documents and source.startswith("<<"))]
+    if word == "ADD" and any(re.match(r"[a-z]+://|git@", source) for source in sources):
+        raise NeedsDockerError("ADD of an address asks for the network: it needs the docker backend with build_network")
+    if len(sources) + len(inline) > 1 and not target.endswith(("/", "/.")) and target != ".":
+        raise DockerfileError(f"{word} with several sources needs a target that ends with /")
+    return Copy(tuple(map(_source, sources)), target, mode, inline, word == "ADD")
 
 
 def _source(path: str) -> str:
     # The context is the root of sources: a leading / or .. never leaves it.
-    return posixpath.normpath("/" + path).lstrip("/")
+    return path.lstrip("/") if has_wildcard(path) else posixpath.normpath("/" + path).lstrip("/")
 
 
-def _env(rest: str, env: Mapping[str, str]) -> Env:
-    words = list(_words(rest, env))
+def _env(rest: str, env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    found = list(words(rest, env))
     if "=" not in rest.split()[0]:
         name, _, value = rest.partition(" ")
-        pairs = [(name, _substitute(value.strip(), env))]
+        pairs = [(name, substitute(value.strip(), env))]
     else:
-        pairs = [(name, value) for name, equals, value in (word.partition("=") for word in words) if equals]
-        if len(pairs) != len(words):
+        pairs = [(name, value) for name, equals, value in (word.partition("=") for word in found) if equals]
+        if len(pairs) != len(found):
             raise DockerfileError("ENV wants NAME=VALUE pairs")
     for name, _ in pairs:
-        if not _ENV_NAME.match(name):
+        if not _NAME.match(name):
             raise DockerfileError(f"ENV: {name[:40]!r} is not a variable name")
-    return Env(tuple(pairs))
-
-
-def _json_form(rest: str) -> tuple[str, ...] | None:
-    """Docker takes a line as a JSON array if it is one, else as plain words."""
-    if not rest.startswith("["):
-        return None
-    try:
-        words = json.loads(rest)
-    except (ValueError, RecursionError):
-        return None
-    if not words or not all(isinstance(word, str) for word in words):
-        return None
-    try:
-        "".join(words).encode()
-    except UnicodeEncodeError as error:
-        raise DockerfileError("half a character: a JSON escape of a surrogate without its other half") from error
-    return tuple(words)
-
-
-def _words(rest: str, env: Mapping[str, str]) -> Iterator[str]:
-    """Splits at blanks outside quotes; substitutes variables outside single quotes; takes quotes away."""
-    for match in re.finditer(r"(?:[^\s\"'\\]|\\.|\"(?:[^\"\\]|\\.)*\"|'[^']*')+|[\"'\\]", rest, re.DOTALL):
-        if match[0] in ('"', "'", "\\"):
-            raise DockerfileError("a quote is not closed")
-        yield _substitute(match[0], env)
-
-
-def _substitute(word: str, env: Mapping[str, str]) -> str:
-    pieces, length = [], 0
-    for match in _PIECE.finditer(word):
-        length += len(match[0])
-        single, double, bare = match.groups()
-        pieces.append(single if single is not None else _expand(bare or double or "", env, quoted=bare is None))
-    if length < len(word):
-        raise DockerfileError(f"{word[:40]!r}: a quote is not closed")
-    return "".join(pieces)
-
-
-def _expand(text: str, env: Mapping[str, str], *, quoted: bool) -> str:
-    def value(match: re.Match[str]) -> str:
-        escaped, bare, braced, default, other = match.groups()
-        if escaped is not None:
-            # Inside double quotes a backslash is itself unless it escapes something.
-            return match[0] if quoted and escaped not in '"$\\' else escaped
-        if other:
-            raise NeedsDockerError(f"{text[:40]!r}: this form of ${{…}} needs the docker backend")
-        return env.get(bare or braced, "") or default or ""
-
-    return _VARIABLE.sub(value, text)
+    return tuple(pairs)

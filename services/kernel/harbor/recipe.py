@@ -1,5 +1,6 @@
 """What an image of a task is made from, and what every builder of images offers."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,6 +26,23 @@ class UnavailableError(Exception):
 
     It says nothing about the task: another installation can build it.
     """
+
+
+class NetworkWantedError(BuildFailedError, UnavailableError):
+    """A step failed that looks like one that wants the network, which builds have not."""
+
+    def __init__(self, step: str, reason: str, output: bytes = b"") -> None:
+        super().__init__(
+            step,
+            f"{reason}; the build asks for the network, and has none: build it beforehand and name the result as "
+            "docker_image, or allow it on the docker backend with build_network",
+            output,
+        )
+
+
+WANTS_NETWORK = re.compile(
+    r"\b(apt-get|apt|apk|dnf|yum|curl|wget|pip3?|uv|npm|yarn|pnpm|cargo|gem|conda|go (get|install|mod)|git clone)\b"
+)
 
 
 @dataclass(frozen=True)
