@@ -116,8 +116,7 @@ def linked() -> bytes:
         ({"task.toml": TOML.replace("10.0", "0.0")}, "verifier.timeout_sec"),
         ({"task.toml": TOML.replace("10.0", "-1.0")}, "verifier.timeout_sec"),
         ({"task.toml": TOML.replace("memory_mb = 256", "memory_mb = 0")}, "environment.memory_mb"),
-        ({"task.toml": TOML.replace("no-network", "public")}, "docker: environment.network_mode"),
-        ({"environment/docker-compose.yaml": "services: {}\n"}, "docker: environment/docker-compose.yaml"),
+        ({"environment/docker-compose.yaml": "services: {}\n"}, "unsupported: environment/docker-compose.yaml"),
         ({"task.toml": TOML + 'env = {KEY = "${SECRET}"}\n'}, "host_env: environment.env"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -199,7 +198,7 @@ DOCKERFILE = "FROM envwheel/base:1\nWORKDIR /app\nCOPY files/ /app/\n"
 @pytest.mark.parametrize(
     ("changes", "reason", "output"),
     [
-        ({"environment/Dockerfile": DOCKERFILE + "EXPOSE 80\n"}, "line 4: 'EXPOSE' needs the docker backend", None),
+        ({"environment/Dockerfile": DOCKERFILE + "UNKNOWN 80\n"}, "line 4: 'UNKNOWN' needs the docker backend", None),
         ({"environment/Dockerfile": "FROM python:3.12\n"}, "base 'python:3.12' needs the docker backend", None),
         ({"environment/Dockerfile": DOCKERFILE + "COPY none /app/\n"}, "no such file", b""),
         ({"environment/Dockerfile": DOCKERFILE + "RUN echo why >&2; exit 7\n"}, "exit code 7", b"why\n"),

@@ -5,7 +5,7 @@ import base64
 from schemas.outcomes import GateOutcome
 from services.kernel.harbor.dockerfile import DockerfileError
 from services.kernel.harbor.grade import EnvironmentBroken, SolutionRun
-from services.kernel.harbor.recipe import BuildFailedError
+from services.kernel.harbor.recipe import BuildFailedError, UnavailableError
 from services.kernel.sandbox.protocol import Ended, SandboxRefusedError
 from services.validator.gates.causes import Cause, network_asked, why_it_failed
 from services.validator.gates.gate import Case, Cost, Finding, Need, failed, passed
@@ -24,13 +24,16 @@ class Builds:
     needs = (Need.task,)
 
     async def check(self, case: Case) -> Finding:
+        task, builder = case.known_task(), case.workshop.builder
         try:
-            case.image = await case.workshop.builder.build(case.known_task())
-        except (DockerfileError, SandboxRefusedError) as error:
-            return failed(str(error))
-        except BuildFailedError as error:
-            return Finding(GateOutcome.failed, str(error), {}, {"output": _shown(error.output)})
-        return passed(image=case.image.digest)
+            case.image = await builder.build(task)
+            verifier = await builder.build(task, verifier=True) if task.separate else None
+        except (UnavailableError, DockerfileError, SandboxRefusedError, BuildFailedError) as error:
+            lacking = {"unsupported": [str(error)]} if isinstance(error, UnavailableError) else {}
+            observed = {"output": _shown(error.output)} if isinstance(error, BuildFailedError) else {}
+            return Finding(GateOutcome.failed, str(error), lacking, observed)
+        images = {"image": case.image.digest} | ({"verifier_image": verifier.digest} if verifier else {})
+        return passed(**images)
 
 
 class OraclePasses:
@@ -88,11 +91,22 @@ def _judge_oracle(case: Case, run: SolutionRun) -> Finding:
         return Finding(GateOutcome.failed, f"the solution was stopped by its {run.ended}{hint}", content, observed)
     if grade.reward != 1.0:
         wrong = grade.broken_by_agent or why_it_failed(grade)[1]
+        hint += _left(run)
         return Finding(GateOutcome.failed, f"the solution earns {grade.reward:g} ({wrong}){hint}", content, observed)
     if run.exit_code != 0:
         return Finding(GateOutcome.failed, f"the solution ends with exit code {run.exit_code}{hint}", content, observed)
     told = f"{len(grade.tests)} tests" if grade.tests else "the verifier reports no tests"
     return Finding(GateOutcome.passed, told, content, observed)
+
+
+def _left(run: SolutionRun) -> str:
+    """What the solution did that did not reach the tests."""
+    hints = []
+    if run.left_processes:
+        hints.append(f"it leaves processes, which are gone when tests run: {', '.join(run.left_processes)}")
+    if run.undeclared:
+        hints.append(f"it writes what no artifact declares: {', '.join(run.undeclared)}")
+    return "".join(f"; {hint}" for hint in (*hints, *run.warnings))
 
 
 def _shown(output: bytes) -> str:
