@@ -9,6 +9,9 @@ SERVICES = ("proposer", "validator", "solver", "trainer", "observer", "operator"
 ARMS = ("prompt", "prompt+feedback", "terminal")
 LEVELS = ("log", "views", "decisions", "training")
 _EXITS = "Exit codes: 0 well, 1 a check failed or a difference was found, 2 wrong usage, 3 trouble with the machine."
+_CHECKED = (
+    "Exit codes: 0 valid, 1 invalid, 2 could not check: wrong usage, trouble with the machine, or it lacks something."
+)
 
 Group = Any
 """argparse's sub-parser action; its class is private."""
@@ -45,9 +48,9 @@ class _Version(argparse.Action):
         parser.exit(0, f"envwheel {version('envwheel')}\n")
 
 
-def _command(group: Group, name: str, does: str, sentence: str) -> argparse.ArgumentParser:
+def _command(group: Group, name: str, does: str, sentence: str, exits: str = _EXITS) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = group.add_parser(
-        name, help=sentence, description=sentence, epilog=_EXITS, formatter_class=_Formatter, allow_abbrev=False
+        name, help=sentence, description=sentence, epilog=exits, formatter_class=_Formatter, allow_abbrev=False
     )
     command.set_defaults(does=does)
     return command
@@ -80,6 +83,17 @@ def _bounded(low: float, high: float) -> Callable[[str], float]:
         return value
 
     number.__name__ = f"number from {low:g} to {high:g}"
+    return number
+
+
+def _at_least(low: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        value = int(text)
+        if value < low:
+            raise ValueError
+        return value
+
+    number.__name__ = f"whole number from {low}"
     return number
 
 
@@ -144,10 +158,20 @@ def _log(group: Group) -> None:
 
 def _env(group: Group) -> None:
     env = _below(group, "env", "Look at environments, or check any Harbor task.")
-    check = _command(env, "check", "env:check", "Put a Harbor task directory through the gates; needs no mesh.")
-    check.add_argument("folder", metavar="DIR", type=Path, help="task directory")
-    check.add_argument("--base", default="host", help="`host`, or the folder of a built base")
-    _json(check)
+    _check(env)
+    grams = _command(env, "grams", "env_check:grams", "Write the grams of held-out tasks, for `env check --heldout`.")
+    grams.add_argument(
+        "sets", metavar="SET", type=Path, nargs="+", help="directory of tasks, .jsonl file, text file, file of grams"
+    )
+    grams.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="file to write")
+    grams.add_argument("--words", type=_at_least(4), default=13, metavar="N", help="words of a gram")
+    cache = _below(env, "cache", "Look at what checks keep for the next one, or remove it.")
+    for name, sentence in (("show", "Say what the cache holds."), ("clear", "Remove all of it.")):
+        command = _command(cache, name, f"env_check:cache_{name}", sentence)
+        _cache(command)
+        if name == "show":
+            _json(command)
+    _recheck(env)
     listing = _command(env, "list", "env:list_envs", "List the environments of a run: where each came from and went.")
     _run_of(listing)
     _json(listing)
@@ -156,6 +180,68 @@ def _env(group: Group) -> None:
     _run_of(show, option=True)
     show.add_argument("--to", type=Path, metavar="DIR", help="write its task directory there")
     _json(show)
+
+
+def _check(env: Group) -> None:
+    check = _command(env, "check", "env_check:check", "Put Harbor tasks through the gates; needs no mesh.", _CHECKED)
+    check.add_argument(
+        "folder", metavar="DIR", type=Path, nargs="+", help="task directory, tar file of one, or directory of tasks"
+    )
+    check.add_argument("--all", action="store_true", help="run every gate; without it the first stage that fails ends")
+    check.add_argument("--watch", action="store_true", help="check again whenever the task changes, until Ctrl-C")
+    _json(check)
+    many = check.add_argument_group("many tasks")
+    many.add_argument("--jobs", type=_at_least(1), default=1, metavar="N", help="tasks at once")
+    many.add_argument("--fresh", action="store_true", help="check also what an earlier call has checked")
+    many.add_argument("--out", type=Path, metavar="FILE", help="write every verdict there, one JSON line each")
+    many.add_argument("--evidence", type=Path, metavar="DIR", help="write every gate's evidence there")
+    rules = check.add_argument_group("rules")
+    rules.add_argument(
+        "--heldout",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="no instruction may share text with these: as for `env grams`; repeatable",
+    )
+    rules.add_argument("--pool", type=Path, metavar="DIR", help="no task may be nearly one of these")
+    rules.add_argument("--profile", default="default", help="settings to start from")
+    rules.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, e.g. gates.mutants_max=4"
+    )
+    _sandboxes(check, "host")
+
+
+def _recheck(env: Group) -> None:
+    sentence = "Put a run's environments through the gates again, and show what no longer holds."
+    recheck = _command(env, "recheck", "env_recheck:recheck", sentence, _CHECKED)
+    _run_of(recheck)
+    recheck.add_argument("envs", metavar="ENV", nargs="*", help="at least 6 digits of a digest; without any the pool")
+    recheck.add_argument("--all", action="store_true", help="all that were valid once, also outside the pool")
+    recheck.add_argument("--retire", action="store_true", help="take what fails out of the run's pool, for good")
+    _json(recheck)
+    _sandboxes(recheck, None)
+
+
+def _sandboxes(command: argparse.ArgumentParser, base: str | None) -> None:
+    """Where the gates run their programs."""
+    where = command.add_argument_group("sandboxes")
+    text = "`host`, or the folder of a built base" + ("" if base else "; without it the run's own")
+    where.add_argument("--base", default=base, help=text)
+    where.add_argument(
+        "--assume-base",
+        action="append",
+        default=[],
+        metavar="IMAGE",
+        help="take the base for this FROM, e.g. ubuntu:24.04; repeatable",
+    )
+    _cache(where)
+
+
+def _cache(command: Any) -> None:
+    command.add_argument(
+        "--cache", type=Path, metavar="DIR", help="kept builds and verdicts; without it $ENVWHEEL_CACHE or ~/.cache"
+    )
 
 
 def _work(group: Group) -> None:

@@ -63,12 +63,18 @@ def choose_base(base: str, work: Path) -> Base:
 
 
 async def open_workshop(
-    base: str, work: Path, *, base_digest: str | None = None, base_names: Collection[str] = ()
+    base: str,
+    work: Path,
+    *,
+    base_digest: str | None = None,
+    base_names: Collection[str] = (),
+    holds: Path | None = None,
 ) -> Workshop:
-    """Build it below `work`, a folder of this process alone.
+    """Build it below `work`, which processes of one user may share.
 
     `base_names`: what else FROM may say for the base, such as `ubuntu:24.04`; whoever names them vouches that tasks
-    made for those images work on it.
+    made for those images work on it. `holds`: a mark that this machine was found to hold what it must; where it is
+    missing that is tried (2 s), and the mark is made. Its name says for how long it is true.
 
     Raises:
         WorkshopError: the base is another than the run's, or a needed limit does not hold here.
@@ -81,7 +87,10 @@ async def open_workshop(
         )
     backend = BubblewrapBackend(work / "sandboxes")
     try:
-        require((await backend.self_check()).missing(NEEDED))
+        if holds is None or not await asyncio.to_thread(holds.exists):
+            require((await backend.self_check()).missing(NEEDED))
+        if holds is not None:
+            await asyncio.to_thread(holds.touch)
     except BaseException:
         await backend.close()
         raise

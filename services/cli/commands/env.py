@@ -1,24 +1,24 @@
-"""`envwheel env`: environments of a run, and the gates on any Harbor task directory."""
+"""`envwheel env list` and `show`: the environments of a run, and what became of each."""
 
 import argparse
-import tempfile
-from pathlib import Path
 
 import msgspec
 
 from schemas.envelope import Event
-from schemas.messages import EnvCalibrated, EnvProposed, EnvValidated, PoolChanged, RolloutCompleted
+from schemas.messages import (
+    EnvCalibrated,
+    EnvProposed,
+    EnvRecalled,
+    EnvRechecked,
+    EnvValidated,
+    PoolChanged,
+    RolloutCompleted,
+)
 from schemas.outcomes import Verdict
+from schemas.rot import first_failure
 from services.cli.connect import open_run, pick
 from services.cli.folder import find_run
 from services.cli.outcome import CliError, Exit, say, say_json, say_table
-
-
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    gate: str
-    outcome: str
-    detail: str
-    content: dict[str, object]
 
 
 class Env(msgspec.Struct, kw_only=True):
@@ -35,47 +35,11 @@ class Env(msgspec.Struct, kw_only=True):
     calibration: str = ""
     mean: float | None = None
     state: str = "not in the pool"
+    rechecks: tuple[str, ...] = ()
+    """What the gates said later on, oldest first."""
     gates: dict[str, str] = msgspec.field(default_factory=dict)
     rollouts: dict[str, int] = msgspec.field(default_factory=dict)
     """Graded rollouts by purpose."""
-
-
-async def check(arguments: argparse.Namespace) -> int:
-    """All gates that need no pool; 1 where one fails."""
-    from services.cli.heldout import held_out
-    from services.kernel.archive import ArchiveError, digest, pack, read_tree
-    from services.kernel.heldout.grams import read_grams
-    from services.kernel.workshop import open_workshop
-    from services.validator.gates.gate import Case, Finding, Gate
-    from services.validator.gates.run import run_gates
-
-    try:
-        archive = pack(read_tree(arguments.folder))
-    except OSError as error:
-        raise CliError(f"{arguments.folder} is no task directory: {error.strerror}") from error
-    except ArchiveError as error:
-        raise CliError(f"{arguments.folder} is no task directory: {error}", Exit.difference) from error
-
-    def progress(gate: Gate, finding: Finding) -> None:
-        if not arguments.json:
-            say(f"{gate.name:<18} {finding.outcome.value:<12} {finding.detail}".rstrip())
-
-    with tempfile.TemporaryDirectory(prefix="envwheel-check-") as work:
-        workshop = await open_workshop(arguments.base, Path(work))
-        try:
-            case = Case(digest(archive), archive, workshop, grams=read_grams(held_out().grams))
-            report = await run_gates(case, all_gates=True, progress=progress)
-        finally:
-            await workshop.close()
-    if arguments.json:
-        gates = [
-            Checked(gate=gate.name, outcome=found.outcome.value, detail=found.detail, content=dict(found.content))
-            for gate, found in report.findings
-        ]
-        say_json({"env": case.digest, "verdict": report.verdict.value, "gates": gates})
-    else:
-        say(f"{report.verdict.value}: {case.digest}")
-    return Exit.ok if report.verdict is Verdict.valid else Exit.difference
 
 
 async def list_envs(arguments: argparse.Namespace) -> int:
@@ -118,6 +82,8 @@ async def show(arguments: argparse.Namespace) -> int:
     say(f"{found.env}")
     say(f"round {found.round}, slot {found.slot}, revision {found.revision}, by {found.maker}, parent {found.parent}")
     say(f"{found.verdict}, calibration {found.calibration or 'none'}, {found.state}")
+    for said in found.rechecks:
+        say(said)
     say("rollouts: " + (", ".join(f"{purpose} {count}" for purpose, count in found.rollouts.items()) or "none"))
     say_table(("gate", "result"), list(found.gates.items()))
     say_table(("file", "bytes"), [(name, str(len(entry.content))) for name, entry in files.items()])
@@ -142,6 +108,12 @@ def environments(events: list[Event]) -> list[Env]:
                 found[env].verdict = body.verdict.value
                 found[env].gates = {gate.gate: f"{gate.outcome.value} {gate.detail}".strip() for gate in body.gates}
                 found[env].failed_gate = next((g.gate for g in body.gates if g.outcome.value == "failed"), None)
+            case EnvRechecked(env=env) as body if env in found:
+                why = f": {first_failure(body.gates)}" if body.verdict is Verdict.invalid else ""
+                found[env].rechecks += (f"checked again in round {body.round}: {body.verdict.value}{why}",)
+            case EnvRecalled(env=env) as body if env in found:
+                why = first_failure(body.gates)
+                found[env].rechecks += (f"taken back by the operator, on base {body.base_digest[:12]}: {why}",)
             case EnvCalibrated(env=env) as body if env in found:
                 found[env].calibration, found[env].mean = body.outcome.value, body.mean
             case RolloutCompleted(env=env) as body if env in found and body.reward is not None:

@@ -1,0 +1,1 @@
+"""`envwheel env check`: any Harbor task through the gates, with verdicts that people can read."""

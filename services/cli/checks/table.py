@@ -1,0 +1,174 @@
+"""What a person sees of checks: a live table of gates, a progress bar over tasks, a summary; elsewhere plain lines."""
+
+import base64
+import binascii
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from services.cli.checks.verdict import GateRecord, TaskVerdict, Word
+from services.cli.outcome import say, say_table
+from services.validator.gates.run import GATES
+
+STYLES = {
+    "passed": "green", "failed": "bold red", "skipped": "dim", "running": "yellow",
+    "valid": "green", "invalid": "bold red", "could not check": "yellow",
+}  # fmt: skip
+OUTPUT_LINES = 12
+"""Of what a program of the task printed, shown where a gate failed."""
+LISTED_MAX = 40
+"""Tasks that a summary lists by name; --out has all."""
+
+
+def seconds(wall_s: float | None) -> str:
+    return "" if wall_s is None else f"{wall_s:.2f} s"
+
+
+class GateTable:
+    """The gates of one task as they go by. `quiet` shows nothing."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._records: dict[str, GateRecord] = {}
+        self._live: Live | None = None
+
+    def __enter__(self) -> "GateTable":
+        if not self._quiet and sys.stdout.isatty():
+            self._live = Live(console=Console(), refresh_per_second=4, get_renderable=self._table)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def take(self, record: GateRecord) -> None:
+        self._records[record.gate] = record
+        if not self._quiet and self._live is None:
+            row = f"{record.gate:<18} {record.outcome.value:<8} {seconds(record.wall_s):>8}  {record.detail}"
+            say(" ".join(row.split("\n")).rstrip())
+
+    def _table(self) -> Table:
+        table = Table("gate", "result", "time", "evidence")
+        waiting = [gate for gate in GATES if gate.name not in self._records]
+        for gate in sorted(GATES, key=lambda gate: gate.cost):
+            record = self._records.get(gate.name)
+            if record is not None:
+                table.add_row(gate.name, _styled(record.outcome.value), seconds(record.wall_s), escape(record.detail))
+            else:
+                now = gate.cost == min(each.cost for each in waiting)
+                table.add_row(gate.name, _styled("running") if now else "", "", "")
+        return table
+
+
+class TaskProgress:
+    """Tasks as they are done. `quiet` shows nothing."""
+
+    def __init__(self, total: int, *, quiet: bool = False) -> None:
+        self._total = total
+        self._quiet = quiet
+        self._counts: Counter[Word] = Counter()
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+
+    def __enter__(self) -> "TaskProgress":
+        if not self._quiet and sys.stdout.isatty():
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self._bar = Progress(*columns, console=Console())
+            self._task = self._bar.add_task(self._said(), total=self._total)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def take(self, verdict: TaskVerdict) -> None:
+        self._counts[verdict.verdict] += 1
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, description=self._said())
+            if verdict.verdict is not Word.valid:
+                self._bar.console.print(f"{_styled(verdict.verdict.value)} {escape(_about(verdict))}")
+        elif not self._quiet:
+            time = "kept" if verdict.kept else seconds(verdict.wall_s)
+            say(f"{verdict.verdict.value:<16} {time:>8}  {_about(verdict)}")
+
+    def _said(self) -> str:
+        return "  ".join(f"{self._counts[word]} {_styled(word.value)}" for word in Word)
+
+
+def say_verdict(verdict: TaskVerdict) -> None:
+    """The last words on one task: the verdict, why, and what its programs printed where a gate failed."""
+    for note in verdict.notes:
+        say(f"note: {note}")
+    failed = verdict.failed
+    for name, value in (failed.observed if failed else {}).items():
+        lines = _output(name, value)
+        if lines:
+            say(f"{name.replace('_', ' ')}:")
+            for line in lines[-OUTPUT_LINES:]:
+                say(f"  {line}")
+    line = verdict.line()
+    say(f"{verdict.verdict.value}: {verdict.env or verdict.path}" + (f"\n{line}" if line else ""))
+
+
+def say_summary(verdicts: Sequence[TaskVerdict], total: int) -> None:
+    """How many of each word, invalid ones by the gate that failed, and which."""
+    counts = Counter(verdict.verdict for verdict in verdicts)
+    gates = Counter(verdict.failed.gate for verdict in verdicts if verdict.verdict is Word.invalid and verdict.failed)
+    by_gate = ", ".join(f"{gate} {count}" for gate, count in gates.most_common())
+    rows = [(word.value, str(counts[word]), by_gate if word is Word.invalid else "") for word in Word]
+    say()
+    say_table(("verdict", "tasks", "by gate"), rows)
+    bad = sorted((each for each in verdicts if each.verdict is not Word.valid), key=lambda each: each.task)
+    if bad:
+        say()
+        say_table(
+            ("task", "verdict", "why"), [(each.task, each.verdict.value, each.line()) for each in bad[:LISTED_MAX]]
+        )
+    if len(bad) > LISTED_MAX:
+        say(f"and {len(bad) - LISTED_MAX} more: --out FILE lists all")
+    kept = sum(verdict.kept for verdict in verdicts)
+    if kept:
+        say(f"{kept} were checked before and not again: --fresh checks all")
+    if len(verdicts) < total:
+        say(f"{total - len(verdicts)} of {total} are not checked yet: the same command goes on there")
+
+
+def _about(verdict: TaskVerdict) -> str:
+    line = verdict.line()
+    return f"{verdict.task}: {line}" if line else verdict.task
+
+
+def _styled(word: str) -> str:
+    return f"[{STYLES[word]}]{word}[/]" if word in STYLES else word
+
+
+def _output(name: str, value: Any) -> list[str]:
+    """Lines of an observed output, which is kept in base64; nothing for what is none."""
+    if not name.endswith("output") or not isinstance(value, str):
+        return []
+    try:
+        text = base64.b64decode(value, validate=True).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return []
+    return [_printable(line) for line in text.splitlines()]
+
+
+def _printable(line: str) -> str:
+    """What a task prints is not trusted: no escape codes reach the terminal."""
+    return "".join(letter if letter.isprintable() or letter == "\t" else "·" for letter in line)

@@ -1,0 +1,103 @@
+"""What is to be checked: a task directory, a tar file of one, or every task below a directory."""
+
+import io
+import os
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from services.cli.outcome import CliError
+from services.kernel.archive import BYTES_MAX, FILES_MAX, ArchiveError, FileEntry, pack, read_tree
+
+PARTS = ("instruction.md", "environment", "solution", "tests")
+"""A folder that holds two of these is a task, if a poor one: its task.toml is missing."""
+
+
+@dataclass(frozen=True)
+class Target:
+    name: str
+    """How a report calls it: the path below the directory that was given, or that directory's own name."""
+    path: Path
+
+    def archive(self) -> bytes:
+        """The canonical archive of the task.
+
+        Raises:
+            ArchiveError: links, special files, odd names, too much: the task is at fault.
+            TreeUnreadable, OSError: it cannot be read; nothing is said about it.
+        """
+        return pack(read_tar(self.path) if self.path.is_file() else read_tree(self.path))
+
+
+def find_targets(paths: Iterable[Path]) -> list[Target]:
+    """Every task that the paths name or hold, in order, each once.
+
+    Raises:
+        CliError: a path that is not there, or holds no task.
+    """
+    found: dict[Path, Target] = {}
+    for path in paths:
+        if not path.exists():
+            raise CliError(f"{path} is no task directory: No such file or directory")
+        below = list(_below(path))
+        if not below:
+            raise CliError(f"{path} is no task directory and holds none: a task has a task.toml")
+        for target in below:
+            found.setdefault(target.path.resolve(), target)
+    return list(found.values())
+
+
+def _below(path: Path) -> Iterator[Target]:
+    if path.is_file() or is_task(path):
+        yield Target(path.resolve().name, path)
+        return
+    for folder, folders, _ in os.walk(path):
+        folders.sort()
+        here = Path(folder)
+        for name in list(folders):
+            if (here / name).is_symlink():
+                folders.remove(name)
+            elif is_task(here / name):
+                folders.remove(name)
+                yield Target((here / name).relative_to(path).as_posix(), here / name)
+
+
+def is_task(folder: Path) -> bool:
+    return (folder / "task.toml").is_file() or sum((folder / part).exists() for part in PARTS) >= 2
+
+
+def read_tar(path: Path) -> dict[str, FileEntry]:
+    """The regular files of a tar file, plain or compressed, by their path below the task's directory.
+
+    Raises:
+        ArchiveError: no tar file; links and special files; more than the bounds of an archive.
+    """
+    files: dict[str, FileEntry] = {}
+    left = BYTES_MAX
+    try:
+        with tarfile.open(path) as tar:
+            for member in tar:
+                name = member.name.removeprefix("./")
+                if member.isdir():
+                    continue
+                if not member.isreg():
+                    raise ArchiveError(f"{name!r}: a link or special file; only regular files may be held")
+                if name in files:
+                    raise ArchiveError(f"{name!r}: twice in the archive")
+                left -= member.size
+                if left < 0 or len(files) == FILES_MAX:
+                    raise ArchiveError(f"{name!r}: here the archive goes over its bound of files or bytes")
+                content = tar.extractfile(member) or io.BytesIO()
+                files[name] = FileEntry(content.read(), bool(member.mode & 0o100))
+    except (tarfile.TarError, EOFError) as error:
+        raise ArchiveError(f"{path} is no tar file that can be read: {error}") from error
+    return _below_task_folder(files)
+
+
+def _below_task_folder(files: dict[str, FileEntry]) -> dict[str, FileEntry]:
+    """A tar of a directory names that directory in front of every file: it is left out."""
+    tops = {PurePosixPath(name).parts[0] for name in files}
+    if "task.toml" in files or len(tops) != 1 or any("/" not in name for name in files):
+        return files
+    return {name.partition("/")[2]: entry for name, entry in files.items()}
