@@ -1,9 +1,11 @@
 """Every gate on environments that pass it and on environments that fail it, in real sandboxes."""
 
+import asyncio
 import base64
 import io
 import tarfile
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,10 @@ from schemas.outcomes import GateOutcome, Verdict
 from services.kernel.archive import FileEntry, digest, pack
 from services.kernel.harbor.task import read_task_dir
 from services.kernel.heldout.grams import HeldOutText, build_grams, read_grams
+from services.kernel.meter import spend
 from services.kernel.sandbox.protocol import SandboxError
 from services.kernel.workshop import Workshop, WorkshopError, open_workshop
-from services.validator.gates.gate import DETAIL_CHARS_MAX, Cost, Finding
+from services.validator.gates.gate import DETAIL_CHARS_MAX, Case, Cost, Finding, Need
 from services.validator.gates.likeness import PLACES, sketch_of
 from services.validator.gates.run import DRAFT_GATES, GATES, GateReport, run_gates
 from tests.integration.test_harbor_far_tasks import FOLDER
@@ -29,10 +32,13 @@ NAMES = [
     "decontaminated",
     "not a duplicate",
     "builds",
+    "no leak",
     "oracle passes",
     "no-op fails",
     "not flaky",
 ]
+COSTLY = 1
+"""The last ones, of which drafts are spared."""
 PASSED, FAILED, SKIPPED = GateOutcome.passed, GateOutcome.failed, GateOutcome.skipped
 SOLVE = "#!/bin/bash\nset -euo pipefail\ncd /app\n"
 HELD_OUT = "Copy every ledger of the harbour office into the blue folder and then sort them all by tonnage, please."
@@ -67,7 +73,7 @@ async def stopped_at(shop: Workshop, files: Files | bytes, gate: str, **more: ob
 async def test_gates_run_cheapest_first_and_drafts_are_spared_the_repeats() -> None:
     assert [gate.name for gate in GATES] == NAMES
     assert [gate.cost for gate in GATES] == sorted(gate.cost for gate in GATES)
-    assert [gate.name for gate in DRAFT_GATES] == NAMES[:-1]
+    assert [gate.name for gate in DRAFT_GATES] == NAMES[:-COSTLY]
     assert [gate.name for gate in GATES if gate.hidden] == ["decontaminated"]
     assert Cost.repeating not in {gate.cost for gate in DRAFT_GATES}
 
@@ -313,19 +319,92 @@ async def test_results_that_hang_on_the_surroundings_are_flaky(
     assert "hostname" in found.content["varied"]
 
 
+async def every(shop: Workshop, files: Files | bytes, **more: object) -> tuple[set[str], set[str]]:
+    """Names of the gates up to `not flaky` that fail, and of those that are skipped, with all of them wanted."""
+    found = outcomes(await run_gates(case_of(shop, files, **more), all_gates=True))
+    names = NAMES[: NAMES.index("not flaky") + 1]
+    failing, skipped = ({name for name in names if found[name] is outcome} for outcome in (FAILED, SKIPPED))
+    return failing, skipped
+
+
 async def test_all_gates_go_on_with_what_earlier_ones_made(shop: Workshop) -> None:
     grams = read_grams(build_grams([HeldOutText((HELD_OUT,))]))
     files = greeting({"instruction.md": HELD_OUT, **HALF_DONE, "environment/files/more.txt": "x"})
-    report = await run_gates(case_of(shop, files, grams=grams), all_gates=True)
-    assert list(outcomes(report).values()) == [PASSED, FAILED, PASSED, PASSED, PASSED, FAILED, PASSED]
-    half = await run_gates(case_of(shop, greeting({"tests/test.sh": TWO_TESTS})), all_gates=True)
-    assert list(outcomes(half).values()) == [PASSED, PASSED, PASSED, PASSED, FAILED, PASSED, PASSED]
-    unbuilt = await run_gates(case_of(shop, greeting({"environment/Dockerfile": "FROM x\n"})), all_gates=True)
-    assert list(outcomes(unbuilt).values()) == [PASSED, PASSED, PASSED, FAILED, SKIPPED, SKIPPED, SKIPPED]
-    garbage = await run_gates(case_of(shop, b"no archive"), all_gates=True)
-    assert list(outcomes(garbage).values()) == [FAILED, *[SKIPPED] * 6]
-    mute = await run_gates(case_of(shop, greeting({"tests/test.sh": "#!/bin/bash\n"})), all_gates=True)
-    assert list(outcomes(mute).values()) == [PASSED, PASSED, PASSED, PASSED, FAILED, FAILED, SKIPPED]
+    assert await every(shop, files, grams=grams) == ({"decontaminated", "no-op fails"}, set())
+    assert await every(shop, greeting({"tests/test.sh": TWO_TESTS})) == ({"oracle passes"}, set())
+    built = {"no leak", "oracle passes", "no-op fails", "not flaky"}
+    assert await every(shop, greeting({"environment/Dockerfile": "FROM x\n"})) == ({"builds"}, built)
+    assert await every(shop, b"no archive") == (
+        {"well-formed"},
+        built | {"decontaminated", "not a duplicate", "builds"},
+    )
+    mute = greeting({"tests/test.sh": "#!/bin/bash\n"})
+    assert await every(shop, mute) == ({"oracle passes", "no-op fails"}, {"not flaky"})
+
+
+@dataclass
+class Step:
+    """A gate of a test's own, which says when it runs."""
+
+    name: str
+    cost: Cost
+    said: list[str]
+    outcome: GateOutcome = GateOutcome.passed
+    needs: tuple[Need, ...] = ()
+    hidden: bool = False
+    waits_for: asyncio.Event | None = None
+    sets: asyncio.Event | None = None
+
+    async def check(self, case: Case) -> Finding:
+        self.said.append(f"{self.name} begins")
+        spend(1.5)
+        if self.sets is not None:
+            self.sets.set()
+        if self.waits_for is not None:
+            await self.waits_for.wait()
+        self.said.append(f"{self.name} ends")
+        return Finding(self.outcome, observed={"own": self.name})
+
+
+async def test_gates_of_one_class_run_together_and_are_told_in_their_order(shop: Workshop) -> None:
+    said: list[str] = []
+    met = asyncio.Event()
+    first = Step("first", Cost.running, said, waits_for=met, outcome=FAILED)
+    second, third = Step("second", Cost.running, said, sets=met), Step("third", Cost.repeating, said)
+    told: list[str] = []
+    report = await run_gates(
+        case_of(shop, b""), [third, first, second], jobs=2, progress=lambda gate, _: told.append(gate.name)
+    )
+    assert said == ["first begins", "second begins", "second ends", "first ends"]
+    assert told == [gate.name for gate, _ in report.findings] == ["first", "second", "third"]
+    assert list(outcomes(report).values()) == [FAILED, PASSED, SKIPPED]
+
+
+async def test_one_job_runs_a_class_to_its_end_one_by_one(shop: Workshop) -> None:
+    said: list[str] = []
+    steps = [Step("first", Cost.running, said, outcome=FAILED), Step("second", Cost.running, said)]
+    report = await run_gates(case_of(shop, b""), steps, jobs=1)
+    assert said == ["first begins", "first ends", "second begins", "second ends"]
+    assert list(outcomes(report).values()) == [FAILED, PASSED]
+
+
+async def test_what_a_gate_costs_is_observed_gate_by_gate(shop: Workshop) -> None:
+    said: list[str] = []
+    met = asyncio.Event()
+    steps = [Step("a", Cost.running, said, waits_for=met), Step("b", Cost.running, said, sets=met)]
+    report = await run_gates(case_of(shop, b""), steps, jobs=2)
+    assert [found.observed["cpu_s"] for _, found in report.findings] == [1.5, 1.5]
+    assert [found.observed["own"] for _, found in report.findings] == ["a", "b"]
+    assert all(found.observed["wall_s"] >= 0 for _, found in report.findings)
+    assert all(found.content_bytes() == b"{}" for _, found in report.findings)
+    oracle = finding(await run_gates(case_of(shop, greeting())), "oracle passes")
+    assert oracle.observed["cpu_s"] > 0
+
+
+async def test_gates_that_leave_out_what_others_need_are_a_mistake(shop: Workshop) -> None:
+    lonely = Step("lonely", Cost.running, [], needs=(Need.task, Need.image))
+    with pytest.raises(ValueError, match="'lonely' needs task, image"):
+        await run_gates(case_of(shop, greeting()), [lonely])
 
 
 async def test_evidence_is_the_same_bytes_in_another_workshop(shop: Workshop, tmp_path: Path) -> None:
@@ -349,7 +428,7 @@ async def test_trouble_of_the_machine_is_raised_and_is_no_verdict(tmp_path: Path
         case = case_of(shop, greeting())
         await run_gates(case, GATES[:4])
         await shop.backend.close()
-        for gate in GATES[4:6]:
+        for gate in GATES[5:7]:
             with pytest.raises(SandboxError):
                 await gate.check(case)
         with pytest.raises(SandboxError):

@@ -99,7 +99,7 @@ async def test_a_verdict_names_every_gate_and_its_evidence_is_in_the_store(bench
     assert {gate.outcome for gate in said.gates} == {GateOutcome.passed}
     evidence = {gate.gate: msgspec.json.decode(bench.store.get(gate.evidence)) for gate in said.gates if gate.evidence}
     assert evidence["oracle passes"]["reward"] == 1.0
-    assert evidence["not flaky"]["runs"] == 4
+    assert evidence["not flaky"]["runs"] == 6
     observed = {name: msgspec.json.decode(bench.store.get(what)) for name, what in answer.meta.observations.items()}
     assert {"oracle passes", "no-op fails"} <= observed.keys()
     assert answer.meta.cpu_s is not None

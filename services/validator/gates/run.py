@@ -11,6 +11,7 @@ from services.kernel.meter import Watch, spending
 from services.validator.gates.decontaminated import Decontaminated
 from services.validator.gates.flaky import NotFlaky
 from services.validator.gates.gate import Case, Cost, Finding, Gate
+from services.validator.gates.leak import NoLeak
 from services.validator.gates.likeness import NotDuplicate
 from services.validator.gates.reading import WellFormed
 from services.validator.gates.running import Builds, NoopFails, OraclePasses
@@ -20,6 +21,7 @@ GATES: tuple[Gate, ...] = (
     Decontaminated(),
     NotDuplicate(),
     Builds(),
+    NoLeak(),
     OraclePasses(),
     NoopFails(),
     NotFlaky(),
