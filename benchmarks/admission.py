@@ -18,7 +18,7 @@ from benchmarks.admission_sides import Engine, Run, find_harbor, run_envwheel, r
 from benchmarks.admission_tasks import write_tasks
 from benchmarks.container_costs import Cost, bubblewrap_costs, docker_command_costs
 from benchmarks.figures import Machine, Spread, machine, spread, table
-from benchmarks.gate_times import GateTime, measure_gates
+from benchmarks.gate_times import GateTime, measure
 from services.kernel.workshop import BASE_NAMES
 
 PARTS = ("bubblewrap", "docker", "gates", "sandboxes")
@@ -56,18 +56,22 @@ class Report(msgspec.Struct):
 
 def compare(folder: Path, *, tasks: int, repeats: int, at_once: int, engine: Engine | None) -> Comparison:
     """Raises RuntimeError when a side fails, or the two disagree about a reward."""
-    harbor = find_harbor()
-    ours: list[Run] = []
-    theirs: list[Run] = []
-    for repeat in range(repeats):
-        room = folder / f"pass-{repeat}"
+    harbor, holds = find_harbor(), folder / "holds"
+
+    def one_pass(name: str, count: int) -> tuple[Run, Run]:
+        room = folder / name
         for side in ("envwheel", "harbor"):
             # Harbor's Docker environment enforces no-network with a sidecar image of a registry; so it may have one.
-            mark = f"{os.getpid()}-{repeat}-{side}"
-            write_tasks(room / side / "tasks", tasks, mark=mark, network=engine is not None)
-        ours.append(run_envwheel(room / "envwheel/tasks", room / "envwheel/work", at_once=at_once, engine=engine))
-        theirs.append(run_harbor(harbor, room / "harbor/tasks", room / "harbor/jobs", at_once=at_once, engine=engine))
-        _check_alike(ours[-1], theirs[-1], tasks)
+            mark = f"{os.getpid()}-{name}-{side}"
+            write_tasks(room / side / "tasks", count, mark=mark, network=engine is not None)
+        own, their = room / "envwheel", room / "harbor"
+        ours = run_envwheel(own / "tasks", own / "work", holds, at_once=at_once, engine=engine)
+        theirs = run_harbor(harbor, their / "tasks", their / "jobs", at_once=at_once, engine=engine)
+        _check_alike(ours, theirs, count)
+        return ours, theirs
+
+    one_pass("warm-up", 2)
+    ours, theirs = zip(*(one_pass(str(number), tasks) for number in range(repeats)), strict=True)
     return Comparison(
         backend="docker" if engine else "bubblewrap",
         tasks=tasks,
@@ -130,7 +134,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5, help="passes of each side on bubblewrap (default 5)")
     parser.add_argument("--docker-repeats", type=int, default=3, help="passes of each side on Docker (default 3)")
-    parser.add_argument("--at-once", type=int, default=2, help="tasks at once on both sides (default 2)")
+    parser.add_argument("--at-once", type=int, default=4, help="at once on both sides (default 4, as is Harbor's)")
     parser.add_argument("--only", choices=PARTS, action="append", help="one part; may be given again")
     parser.add_argument("--docker-host", default=os.environ.get("ENVWHEEL_DOCKER_HOST"), help="unix:///path/to/socket")
     parser.add_argument("--docker-config", type=Path, help="folder whose cli-plugins/ holds docker-compose")
@@ -155,7 +159,7 @@ def main() -> None:
 def _measure(report: Report, part: str, folder: Path, chosen: argparse.Namespace, engine: Engine | None) -> None:
     match part:
         case "gates":
-            report.gates = asyncio.run(measure_gates(folder, chosen.tasks))
+            report.gates = asyncio.run(measure(folder / "work", chosen.tasks))
         case "sandboxes":
             report.sandboxes = asyncio.run(bubblewrap_costs(folder))
             if engine is not None:

@@ -1,6 +1,7 @@
 """envwheel's side of the admission benchmark: each task read, built, solved and graded, left alone and graded.
 
-The last line printed is JSON. Run: `python -m benchmarks.admission_gates TASKS WORK [--at-once N]`.
+The last line printed is JSON. Run: `python -m benchmarks.admission_gates TASKS WORK HOLDS [--at-once N]`; HOLDS is
+`open_workshop`'s mark..
 """
 
 import argparse
@@ -8,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,29 +22,38 @@ from services.validator.gates.running import Builds, NoopFails, OraclePasses
 GATES: tuple[Gate, ...] = (WellFormed(), Builds(), OraclePasses(), NoopFails())
 
 
-async def admit(shop: Workshop, folder: Path) -> tuple[float | None, float | None]:
+Pair: TypeAlias = tuple[float | None, float | None]
+
+
+async def admit(shop: Workshop, folder: Path) -> Pair:
     """Rewards of the reference solution and of no work."""
     archive = pack(read_tree(folder))
     case = Case(digest(archive), archive, shop)
     for gate in GATES:
         await gate.check(case)
-    return tuple(grade.reward if grade else None for grade in (case.oracle, case.noop))  # type: ignore[return-value] # two
+    return case.oracle.reward if case.oracle else None, case.noop.reward if case.noop else None
 
 
-async def main(tasks: Sequence[Path], work: Path, at_once: int) -> None:
-    shop = await open_workshop("host", work)
-    rewards: dict[str, tuple[float | None, float | None]] = {}
-    folders = iter(tasks)
+async def admit_all(shop: Workshop, folders: Sequence[Path], at_once: int) -> dict[str, Pair]:
+    """By task, `at_once` of them at a time."""
+    rewards: dict[str, Pair] = {}
+    waiting = iter(folders)
 
     async def hand() -> None:
-        for folder in folders:
+        for folder in waiting:
             rewards[folder.name] = await admit(shop, folder)
 
-    began_s = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(hand())
+    return rewards
+
+
+async def main(tasks: Sequence[Path], work: Path, holds: Path, at_once: int) -> None:
+    shop = await open_workshop("host", work, holds=holds)
     try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
-                group.create_task(hand())
+        began_s = time.perf_counter()
+        rewards = await admit_all(shop, tasks, at_once)
         inside_s = time.perf_counter() - began_s
     finally:
         await shop.close()
@@ -53,6 +64,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tasks", type=Path)
     parser.add_argument("work", type=Path)
+    parser.add_argument("holds", type=Path)
     parser.add_argument("--at-once", type=int, default=2)
     chosen = parser.parse_args()
-    asyncio.run(main(sorted(chosen.tasks.iterdir()), chosen.work, chosen.at_once))
+    asyncio.run(main(sorted(chosen.tasks.iterdir()), chosen.work, chosen.holds, chosen.at_once))

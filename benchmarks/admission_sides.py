@@ -17,6 +17,8 @@ HARBOR_HELP = (
     "harbor==0.26.0`, then ENVWHEEL_HARBOR=DIR/bin/harbor"
 )
 TIMEOUT_S = 900
+NO_GRACE = "services:\n  main:\n    stop_grace_period: 0s\n"
+"""Harbor's containers sleep as PID 1, deaf to SIGTERM: each trial waits out Compose's 10 s before they are killed."""
 ROOT = Path(__file__).parents[1]
 
 Rewards = Mapping[str, tuple[float | None, float | None]]
@@ -56,13 +58,21 @@ def find_harbor() -> str:
     return found
 
 
-def run_harbor(harbor: str, tasks: Path, jobs_dir: Path, *, at_once: int, engine: Engine | None) -> Run:
-    """Both agents in one job, so that Harbor starts once.
+def run_harbor(
+    harbor: str, tasks: Path, jobs_dir: Path, *, at_once: int, engine: Engine | None, as_it_comes: bool = False
+) -> Run:
+    """Both agents in one job, so that Harbor starts once; set up as fast as it goes unless `as_it_comes`.
 
     Raises:
         RuntimeError: the command failed or graded less than all.
     """
-    backend = {"type": "docker"} if engine else {"import_path": "harbor_environment:BubblewrapEnvironment"}
+    jobs_dir.mkdir()
+    backend: dict[str, object] = {"import_path": "harbor_environment:BubblewrapEnvironment"}
+    if engine is not None:
+        backend = {"type": "docker"}
+        if not as_it_comes:
+            (jobs_dir / "compose.yaml").write_text(NO_GRACE)
+            backend["extra_docker_compose"] = [str(jobs_dir / "compose.yaml")]
     config = {
         "job_name": "job",
         "jobs_dir": str(jobs_dir),
@@ -72,7 +82,6 @@ def run_harbor(harbor: str, tasks: Path, jobs_dir: Path, *, at_once: int, engine
         "agents": [{"name": "oracle"}, {"name": "nop"}],
         "datasets": [{"path": str(tasks)}],
     }
-    jobs_dir.mkdir()
     (jobs_dir / "config.json").write_text(json.dumps(config))
     argv = [harbor, "run", "-c", str(jobs_dir / "config.json"), "--yes"]
     env = {
@@ -82,8 +91,8 @@ def run_harbor(harbor: str, tasks: Path, jobs_dir: Path, *, at_once: int, engine
         "PYTHONDONTWRITEBYTECODE": "1",
         # Otherwise each start asks the network for a price table.
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        # It imports a model library at the end of each job for what it reports: two seconds.
-        "HARBOR_TELEMETRY": "0",
+        # For what it reports it imports a model library at the end of each job: two seconds.
+        **({} if as_it_comes else {"HARBOR_TELEMETRY": "0"}),
     }
     output, wall_s, cpu_s = _timed(argv, env)
     rewards: dict[str, dict[str, float | None]] = {}
@@ -102,9 +111,13 @@ def run_harbor(harbor: str, tasks: Path, jobs_dir: Path, *, at_once: int, engine
     return Run(wall_s, (ended - began).total_seconds(), cpu_s, both)
 
 
-def run_envwheel(tasks: Path, work: Path, *, at_once: int, engine: Engine | None) -> Run:
-    """`benchmarks.admission_gates` in a process of its own, with an empty cache. Raises RuntimeError."""
-    argv = [sys.executable, "-m", "benchmarks.admission_gates", str(tasks), str(work), "--at-once", str(at_once)]
+def run_envwheel(tasks: Path, work: Path, holds: Path, *, at_once: int, engine: Engine | None) -> Run:
+    """`benchmarks.admission_gates` in a process of its own, with an empty cache in `work`. Raises RuntimeError.
+
+    `holds`: the mark that this machine was found to hold what a sandbox must, as `envwheel env check` keeps one a boot.
+    """
+    argv = [sys.executable, "-m", "benchmarks.admission_gates", str(tasks), str(work), str(holds)]
+    argv += ["--at-once", str(at_once)]
     if engine is not None:
         argv += ["--docker-host", engine.host]
     output, wall_s, cpu_s = _timed(argv, dict(os.environ))

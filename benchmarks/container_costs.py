@@ -1,6 +1,7 @@
 """Wall time to start a sandbox, to run a command in it, and to be rid of it: ours beside the `docker` command."""
 
 import asyncio
+import os
 import shutil
 import subprocess
 import time
@@ -19,6 +20,8 @@ COMMAND = ("bash", "-c", "echo hello")
 ROUNDS = 20
 ROUNDS_DOCKER = 8
 EXECS = 5
+WARMING_S = 2.0
+"""Between sandboxes, so that the next spare container is up."""
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -45,16 +48,19 @@ class Stopwatch:
         return [Cost(what, spread(values)) for what, values in self.taken.items()]
 
 
-async def bubblewrap_costs(folder: Path) -> list[Cost]:
+async def bubblewrap_costs(folder: Path, *, rounds: int = ROUNDS) -> list[Cost]:
     image = replace((await asyncio.to_thread(host_base, folder / "base")).image(), workdir="/")
     async with BubblewrapBackend(folder / "sandboxes") as backend:
-        return await _sandbox_costs("bubblewrap", backend, image, ROUNDS)
+        return await _sandbox_costs("bubblewrap", backend, image, rounds)
 
 
-async def _sandbox_costs(name: str, backend: SandboxBackend, image: Image, rounds: int) -> list[Cost]:
+async def _sandbox_costs(
+    name: str, backend: SandboxBackend, image: Image, rounds: int, *, pause_s: float = 0.0
+) -> list[Cost]:
     await (await backend.start(image)).close()
     watch = Stopwatch()
     for _ in range(rounds):
+        await asyncio.sleep(pause_s)
         watch.start()
         sandbox = await backend.start(image)
         watch.take(f"{name}: start")
@@ -79,16 +85,19 @@ def docker_command_costs(host: str, image: str) -> list[Cost]:
         return subprocess.run(argv, capture_output=True, check=True, text=True).stdout.strip()
 
     call("run", "--rm", "--network", "none", image, "true")
-    watch = Stopwatch()
+    watch, name = Stopwatch(), f"envwheel-benchmark-{os.getpid()}"
     for _ in range(ROUNDS_DOCKER):
         watch.start()
         call("run", "--rm", "--network", "none", image, *COMMAND)
         watch.take("`docker run --rm` of one command")
-        container = call("run", "-d", "--network", "none", image, "sleep", "infinity")
-        watch.take("`docker run -d`")
-        for _ in range(EXECS):
-            call("exec", container, *COMMAND)
-            watch.take("`docker exec`")
-        call("rm", "-f", container)
+        try:
+            call("run", "-d", "--name", name, "--network", "none", image, "sleep", "infinity")
+            watch.take("`docker run -d`")
+            for _ in range(EXECS):
+                call("exec", name, *COMMAND)
+                watch.take("`docker exec`")
+        finally:
+            watch.start()
+            call("rm", "-f", name)
         watch.take("`docker rm -f`")
     return watch.costs()
