@@ -14,6 +14,7 @@ from schemas.messages import (
     EnvImported,
     EnvProposed,
     EnvRechecked,
+    EnvRecheckRequested,
     EnvValidated,
     Message,
     PoolChanged,
@@ -155,3 +156,16 @@ async def test_an_imported_environment_is_judged_and_a_missing_one_is_trouble_of
     assert (said.env, said.ordinal, said.verdict) == (env, 3, Verdict.valid)
     with pytest.raises(ArtifactMissing):
         await bench.handle(proposed("0" * 64))
+
+
+async def test_a_recheck_is_answered_in_its_round_and_a_member_is_no_duplicate_of_itself(bench: Bench) -> None:
+    env = bench.store.put(pack(greeting({"solution/solve.sh": "#!/bin/bash\n:\n"})))
+    await bench.say(PoolChanged(round=1, pool_version=2, members=(env,), added=(), retired=()))
+    work = EnvRecheckRequested(round=2, env=env, ordinal=2, base_digest="0" * 64, cause="aged")
+    said = (await bench.handle(work)).message
+    assert isinstance(said, EnvRechecked)
+    assert (said.round, said.ordinal, said.verdict) == (2, 2, Verdict.invalid)
+    outcomes = {gate.gate: gate.outcome for gate in said.gates}
+    assert outcomes["not a duplicate"] is GateOutcome.passed
+    assert outcomes["oracle passes"] is GateOutcome.failed
+    assert all(gate.evidence is None or gate.evidence in set(bench.store) for gate in said.gates)

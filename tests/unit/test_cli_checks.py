@@ -1,16 +1,24 @@
 """Parts of `env check`: what is found to be checked, what is kept, what the cache lets go, when a change counts."""
 
 import asyncio
+import io
 import os
+import re
 import tarfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from schemas.outcomes import GateOutcome
+from schemas.science import Science
 from services.cli.checks.cache import CheckCache, open_cache
+from services.cli.checks.checker import Checker
 from services.cli.checks.kept import KeptVerdicts
+from services.cli.checks.many import check_many
+from services.cli.checks.table import GateTable, TaskProgress, say_summary, say_verdict
 from services.cli.checks.target import find_targets, read_tar
+from services.cli.checks.terms import Terms
 from services.cli.checks.verdict import Code, GateRecord, TaskVerdict, Word, exit_code
 from services.cli.checks.watch import watch
 from services.cli.outcome import CliError
@@ -164,3 +172,70 @@ def test_a_task_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "task" / "tests" / "pipe")
     with pytest.raises(ArchiveError, match="'tests/pipe'"):
         target.archive()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def plain(self) -> str:
+        """Without colours."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.getvalue())
+
+
+@pytest.fixture(autouse=True)
+def terminal_of_one_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def test_on_a_terminal_gates_stand_in_a_table_and_on_none_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = GateRecord(gate="well-formed", outcome=GateOutcome.failed, detail="a\x1b[31m[b]\nc", wall_s=0.5)
+    said = {}
+    for screen in (Terminal(), io.StringIO()):
+        monkeypatch.setattr("sys.stdout", screen)
+        with GateTable() as table:
+            table.take(record)
+        say_verdict(TaskVerdict(task="t", path="t", env=ENV, verdict=Word.invalid, gates=(record,)))
+        said[screen.isatty()] = screen.getvalue()
+    assert said[False].splitlines() == [
+        "well-formed        failed     0.50 s  a·[31m[b] c",
+        f"invalid: {ENV}",
+        "well-formed: a·[31m[b] c",
+    ]
+    for cell in ("evidence", "well-formed", "a·[31m[b] c", "no-op fails"):
+        assert cell in said[True]
+
+
+def test_a_bar_over_tasks_names_what_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr("sys.stdout", screen)
+    with TaskProgress(3) as progress:
+        progress.take(verdict())
+        progress.take(verdict(Word.unchecked, reason="no room on the disk"))
+    assert "could not check t: no room on the disk" in screen.plain()
+    assert "2/3" in screen.plain()
+
+
+def test_a_summary_counts_by_gate_and_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = GateRecord(gate="not flaky", outcome=GateOutcome.failed, detail="x" * 3000)
+    done = [verdict(), msgspec.structs.replace(verdict(Word.invalid), gates=(failed,)), verdict(kept=True)]
+    say_summary(done, 5)
+    output = capsys.readouterr().out
+    assert re.search(r"^valid +2$", output, re.MULTILINE)
+    assert re.search(r"^invalid +1 +not flaky 1$", output, re.MULTILINE)
+    assert max(map(len, output.splitlines())) < 300
+    assert "1 were checked before and not again" in output
+    assert "2 of 5 are not checked yet" in output
+
+
+async def test_a_fault_of_ours_on_one_task_is_no_verdict_and_ends_nothing(tmp_path: Path) -> None:
+    """The workshop is missing: every gate that needs it meets a fault."""
+    for name in ("one", "two"):
+        write_tree(greeting({"tests/name.txt": name}), tmp_path / name)
+    terms = Terms(Science(), grams={}, pool={}, basis={})
+    checker = Checker(None, terms)  # type: ignore[arg-type] # the fault
+    kept = KeptVerdicts(tmp_path / "kept", {})
+    verdicts = [each async for each in check_many(checker, find_targets([tmp_path]), kept, jobs=1)]
+    assert [each.verdict for each in verdicts] == [Word.unchecked, Word.unchecked]
+    assert all(each.reason.startswith("a fault of envwheel: AttributeError") for each in verdicts)

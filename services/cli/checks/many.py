@@ -1,6 +1,7 @@
 """Many tasks: several at once, each one's trouble its own, what was said before not checked again."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from itertools import islice
 
@@ -9,8 +10,10 @@ import msgspec
 from services.cli.checks.checker import Checker
 from services.cli.checks.kept import KeptVerdicts
 from services.cli.checks.target import Target
-from services.cli.checks.verdict import TaskVerdict
+from services.cli.checks.verdict import TaskVerdict, Word
 from services.kernel.archive import ArchiveError, digest
+
+_LOG = logging.getLogger(__name__)
 
 
 async def check_many(
@@ -42,6 +45,16 @@ async def _check(checker: Checker, target: Target, kept: KeptVerdicts) -> TaskVe
     found = kept.get(digest(archive))
     if found is not None:
         return msgspec.structs.replace(found, task=target.name, path=str(target.path))
-    verdict = await checker.check_archive(target, archive)
+    try:
+        verdict = await checker.check_archive(target, archive)
+    except Exception as error:  # noqa: BLE001 - a fault of ours on one task must not end a run over thousands
+        _LOG.debug("%s", target.path, exc_info=error)
+        return TaskVerdict(
+            task=target.name,
+            path=str(target.path),
+            env=digest(archive),
+            verdict=Word.unchecked,
+            reason=f"a fault of envwheel: {type(error).__name__}: {error}; check this task alone to see where",
+        )
     kept.keep(verdict)
     return verdict

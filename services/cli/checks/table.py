@@ -24,6 +24,7 @@ STYLES = {
 }  # fmt: skip
 OUTPUT_LINES = 12
 """Of what a program of the task printed, shown where a gate failed."""
+WHY_CHARS_MAX = 200
 LISTED_MAX = 40
 """Tasks that a summary lists by name; --out has all."""
 
@@ -56,8 +57,8 @@ class GateTable:
     def take(self, record: GateRecord) -> None:
         self._records[record.gate] = record
         if not self._quiet and self._live is None:
-            row = f"{record.gate:<18} {record.outcome.value:<8} {seconds(record.wall_s):>8}  {record.detail}"
-            say(" ".join(row.split("\n")).rstrip())
+            row = f"{record.gate:<18} {record.outcome.value:<8} {seconds(record.wall_s):>8}  {printable(record.detail)}"
+            say(row.rstrip())
 
     def _table(self) -> Table:
         table = Table("gate", "result", "time", "evidence")
@@ -65,7 +66,9 @@ class GateTable:
         for gate in sorted(GATES, key=lambda gate: gate.cost):
             record = self._records.get(gate.name)
             if record is not None:
-                table.add_row(gate.name, _styled(record.outcome.value), seconds(record.wall_s), escape(record.detail))
+                table.add_row(
+                    gate.name, _styled(record.outcome.value), seconds(record.wall_s), escape(printable(record.detail))
+                )
             else:
                 now = gate.cost == min(each.cost for each in waiting)
                 table.add_row(gate.name, _styled("running") if now else "", "", "")
@@ -114,7 +117,7 @@ class TaskProgress:
 def say_verdict(verdict: TaskVerdict) -> None:
     """The last words on one task: the verdict, why, and what its programs printed where a gate failed."""
     for note in verdict.notes:
-        say(f"note: {note}")
+        say(f"note: {printable(note)}")
     failed = verdict.failed
     for name, value in (failed.observed if failed else {}).items():
         lines = _output(name, value)
@@ -122,7 +125,7 @@ def say_verdict(verdict: TaskVerdict) -> None:
             say(f"{name.replace('_', ' ')}:")
             for line in lines[-OUTPUT_LINES:]:
                 say(f"  {line}")
-    line = verdict.line()
+    line = printable(verdict.line())
     say(f"{verdict.verdict.value}: {verdict.env or verdict.path}" + (f"\n{line}" if line else ""))
 
 
@@ -138,7 +141,8 @@ def say_summary(verdicts: Sequence[TaskVerdict], total: int) -> None:
     if bad:
         say()
         say_table(
-            ("task", "verdict", "why"), [(each.task, each.verdict.value, each.line()) for each in bad[:LISTED_MAX]]
+            ("task", "verdict", "why"),
+            [(printable(each.task), each.verdict.value, _clipped(each.line())) for each in bad[:LISTED_MAX]],
         )
     if len(bad) > LISTED_MAX:
         say(f"and {len(bad) - LISTED_MAX} more: --out FILE lists all")
@@ -151,7 +155,11 @@ def say_summary(verdicts: Sequence[TaskVerdict], total: int) -> None:
 
 def _about(verdict: TaskVerdict) -> str:
     line = verdict.line()
-    return f"{verdict.task}: {line}" if line else verdict.task
+    return printable(f"{verdict.task}: {line}" if line else verdict.task)
+
+
+def _clipped(text: str) -> str:
+    return printable(text if len(text) <= WHY_CHARS_MAX else text[: WHY_CHARS_MAX - 1] + "…")
 
 
 def _styled(word: str) -> str:
@@ -166,9 +174,9 @@ def _output(name: str, value: Any) -> list[str]:
         text = base64.b64decode(value, validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError):
         return []
-    return [_printable(line) for line in text.splitlines()]
+    return [printable(line) for line in text.splitlines()]
 
 
-def _printable(line: str) -> str:
-    """What a task prints is not trusted: no escape codes reach the terminal."""
-    return "".join(letter if letter.isprintable() or letter == "\t" else "·" for letter in line)
+def printable(text: str) -> str:
+    """What a task says is not trusted: no escape codes reach the terminal, and a line stays a line."""
+    return "".join(letter if letter.isprintable() else " " if letter in "\t\n" else "·" for letter in text)

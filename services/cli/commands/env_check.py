@@ -5,7 +5,7 @@ import asyncio
 import re
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 
 import msgspec
 
@@ -53,13 +53,13 @@ async def _checker(arguments: argparse.Namespace, targets: list[Target]) -> Asyn
     """All that checks need, opened once and closed whole."""
     terms = await asyncio.to_thread(read_terms, arguments, targets)
     cache = open_cache(arguments.cache)
-    try:
-        async with open_shop(arguments, cache) as shop:
-            kept = KeptVerdicts(cache.verdicts, {**terms.basis, **shop.basis}, fresh=arguments.fresh)
-            jobs = 1 if arguments.jobs > 1 else None
-            yield Checker(shop.workshop, terms, jobs), kept
-    except TROUBLE as error:
-        raise CliError(f"could not check: {' '.join(str(error).split())}", Exit.usage) from error
+    async with AsyncExitStack() as stack:
+        try:
+            shop = await stack.enter_async_context(open_shop(arguments, cache))
+        except TROUBLE as error:
+            raise CliError(f"could not check: {' '.join(str(error).split())}", Exit.usage) from error
+        kept = KeptVerdicts(cache.verdicts, {**terms.basis, **shop.basis}, fresh=arguments.fresh)
+        yield Checker(shop.workshop, terms, jobs=1 if arguments.jobs > 1 else None), kept
 
 
 async def _one(arguments: argparse.Namespace, checker: Checker, target: Target) -> TaskVerdict:
