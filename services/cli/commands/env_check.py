@@ -4,13 +4,14 @@ import argparse
 import asyncio
 import re
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 import msgspec
 
 from services.cli.checks.cache import CheckCache, open_cache
 from services.cli.checks.checker import TROUBLE, Checker
+from services.cli.checks.ending import until_sigterm
 from services.cli.checks.kept import KeptVerdicts
 from services.cli.checks.many import check_many
 from services.cli.checks.shop import open_shop
@@ -19,10 +20,9 @@ from services.cli.checks.target import Target, find_targets
 from services.cli.checks.terms import collect, read_terms
 from services.cli.checks.verdict import Code, TaskVerdict, Word, exit_code
 from services.cli.checks.watch import watch
-from services.cli.outcome import CliError, Exit, say, say_json, say_table, warn
+from services.cli.outcome import CliError, Exit, say, say_json, say_table
 from services.kernel.heldout.grams import read_grams
 
-TERMINATED = 128 + signal.SIGTERM
 _SLUG = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -32,20 +32,17 @@ async def check(arguments: argparse.Namespace) -> int:
     one = len(arguments.folder) == 1 and targets[0].path == arguments.folder[0]
     if arguments.watch and not one:
         raise CliError("--watch looks at one task: name its directory")
-    with _ends_at_sigterm() as told:
-        try:
-            async with _checker(arguments, targets) as (checker, kept):
-                if arguments.watch:
-                    last = await _watch(arguments, checker, targets[0])
-                    return exit_code([last.verdict] if last else [Word.unchecked])
-                if one:
-                    return exit_code([(await _one(arguments, checker, targets[0])).verdict])
-                return await _many(arguments, checker, targets, kept)
-        except asyncio.CancelledError:
-            if not told:
-                raise
-            warn("envwheel: terminated")
-            return TERMINATED
+    return await until_sigterm(_check(arguments, targets, one=one))
+
+
+async def _check(arguments: argparse.Namespace, targets: list[Target], *, one: bool) -> Code:
+    async with _checker(arguments, targets) as (checker, kept):
+        if arguments.watch:
+            last = await _watch(arguments, checker, targets[0])
+            return exit_code([last.verdict] if last else [Word.unchecked])
+        if one:
+            return exit_code([(await _one(arguments, checker, targets[0])).verdict])
+        return await _many(arguments, checker, targets, kept)
 
 
 @asynccontextmanager
@@ -123,24 +120,6 @@ def _write(arguments: argparse.Namespace, verdict: TaskVerdict) -> None:
         for gate in verdict.gates:
             data = msgspec.json.format(msgspec.json.encode(gate, order="deterministic"), indent=2)
             (folder / f"{_SLUG.sub('-', gate.gate)}.json").write_bytes(data + b"\n")
-
-
-@contextmanager
-def _ends_at_sigterm() -> Iterator[list[int]]:
-    """SIGTERM cancels the command, so that all it has opened is closed; the list then holds the signal."""
-    told: list[int] = []
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-    def end() -> None:
-        told.append(signal.SIGTERM)
-        if task is not None:
-            task.cancel()
-
-    loop.add_signal_handler(signal.SIGTERM, end)
-    try:
-        yield told
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def grams(arguments: argparse.Namespace) -> int:

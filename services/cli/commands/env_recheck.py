@@ -13,11 +13,12 @@ from schemas.outcomes import GateOutcome, Verdict
 from schemas.parts import GateResult
 from services.cli.checks.cache import open_cache
 from services.cli.checks.checker import TROUBLE, Checker
+from services.cli.checks.ending import until_sigterm
 from services.cli.checks.shop import open_shop
 from services.cli.checks.table import TaskProgress
 from services.cli.checks.target import Target
 from services.cli.checks.terms import Terms
-from services.cli.checks.verdict import TaskVerdict, Word, exit_code
+from services.cli.checks.verdict import Code, TaskVerdict, Word, exit_code
 from services.cli.connect import open_run, pick, say_next, started
 from services.cli.folder import RunFolder, find_run
 from services.cli.outcome import CliError, Exit, say, say_json, say_table
@@ -56,6 +57,10 @@ class Rechecked(msgspec.Struct, frozen=True, kw_only=True):
 
 async def recheck(arguments: argparse.Namespace) -> int:
     """0: all hold, 1: one does not, 2: one could not be checked."""
+    return await until_sigterm(_recheck(arguments))
+
+
+async def _recheck(arguments: argparse.Namespace) -> Code:
     folder = find_run(arguments.run)
     async with open_run(folder) as run:
         history = read_history(await run.events())
