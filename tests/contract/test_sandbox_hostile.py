@@ -109,8 +109,8 @@ async def test_threads_count_as_processes(sandbox: Sandbox) -> None:
         "head -c 1 /proc/1/mem",
         "cat /proc/1/maps | grep .",
         "chrt -i -p 0 1",
-        "renice -n 19 -p 1",
-        "renice -n 19 -u root",
+        "python3 -c 'import os; os.setpriority(os.PRIO_PROCESS, 1, 19)'",
+        "python3 -c 'import os; os.setpriority(os.PRIO_USER, os.getuid(), 19)'",
         "dmesg",
         "hostname other",
         "date -s 2001-01-01",
@@ -150,7 +150,7 @@ async def test_a_large_process_in_the_background_is_ended_between_calls(sandbox:
     grow = "import time; time.sleep(0.3); held = bytearray(90 << 20); time.sleep(60)"
     await sandbox.exec(f"for i in 1 2; do python3 -c '{grow}' & done")
     await asyncio.sleep(1.5)
-    assert (await sandbox.exec("pgrep -c python3; true")).output == b"1\n"  # the supervisor itself
+    assert len((await sandbox.exec("echo /proc/[0-9]*")).output.split()) == 2
 
 
 async def test_deleted_files_count_while_they_are_open(sandbox: Sandbox) -> None:

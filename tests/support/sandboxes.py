@@ -10,9 +10,12 @@ from pathlib import Path
 
 from services.kernel.sandbox.base import host_base, load_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
+from services.kernel.sandbox.docker.backend import DockerBackend
+from services.kernel.sandbox.docker.options import DockerOptions
 from services.kernel.sandbox.protocol import ExecResult, Image, Limits, Mount, Pins, Sandbox, SandboxBackend, SnapshotId
+from tests.support.engine import base_image, engine_host
 
-BACKENDS = ("bubblewrap",)
+BACKENDS = ("bubblewrap", "docker")
 SMALL = Limits(cpu_s=10.0, wall_s=20.0, memory_bytes_max=128 << 20, pids_max=64, disk_bytes_max=16 << 20)
 
 
@@ -60,7 +63,12 @@ def _image(base: Path) -> Image:
 @asynccontextmanager
 async def open_rig(backend_name: str, folder: Path, base: Path) -> AsyncIterator[Rig]:
     """`base` may be shared by rigs: it is written once."""
-    assert backend_name == "bubblewrap"
+    if backend_name == "docker":
+        host = engine_host()
+        image = await asyncio.to_thread(base_image, host, base)
+        async with DockerBackend(folder / "sandboxes", DockerOptions(host=host, warm_max=0)) as docker:
+            yield Rig(docker, image, folder)
+        return
     image = await asyncio.to_thread(_image, base)
     async with BubblewrapBackend(folder / "sandboxes") as backend:
         yield Rig(backend, image, folder)

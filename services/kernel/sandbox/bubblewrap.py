@@ -26,7 +26,6 @@ Not covered:
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +36,9 @@ from typing import Self
 from services.kernel.sandbox import layers
 from services.kernel.sandbox.base import host_base
 from services.kernel.sandbox.bundle import open_bundle
-from services.kernel.sandbox.launch import Plan, fixed_environment, hold_lock, launch, take_lock, uid_of
+from services.kernel.sandbox.launch import Plan, fixed_environment, launch, uid_of
+from services.kernel.sandbox.owner import claim_folder
+from services.kernel.sandbox.process import BubblewrapSandbox
 from services.kernel.sandbox.protocol import (
     Image,
     ImageFile,
@@ -51,11 +52,9 @@ from services.kernel.sandbox.protocol import (
 )
 from services.kernel.sandbox.seccomp import system_call_filter
 from services.kernel.sandbox.self_check import run_probes
-from services.kernel.sandbox.session import BubblewrapSandbox, check_limits
+from services.kernel.sandbox.session import check_limits
+from services.kernel.sandbox.skeleton import FOLDERS_OPEN_TO_ALL
 from services.kernel.sandbox.transfer import inside_path
-
-FOLDERS_OPEN_TO_ALL = {"tmp": 0o1777, "logs/agent": 0o777, "logs/verifier": 0o777, "logs/artifacts": 0o777}
-"""Part of the writable layer, /tmp too: grading looks at what an agent left there."""
 
 
 @dataclass(frozen=True)
@@ -171,18 +170,7 @@ class BubblewrapBackend:
 
     def _take_work_dir(self) -> Path:
         """A folder of our own, locked as long as this process lives; those of dead owners are removed."""
-        try:
-            self._work_dir.mkdir(parents=True, exist_ok=True)
-            with hold_lock(self._work_dir / "lock"):
-                for folder in self._work_dir.glob("owner-*"):
-                    lock = take_lock(folder / "lock")
-                    if lock is not None:
-                        layers.remove_tree(folder)
-                        os.close(lock)
-                owner = Path(tempfile.mkdtemp(prefix="owner-", dir=self._work_dir))
-                self._lock_fd = take_lock(owner / "lock", wait=True)
-        except OSError as error:
-            raise SandboxError(f"cannot use the work folder {self._work_dir}: {error}") from error
+        owner, self._lock_fd = claim_folder(self._work_dir)
         self._bundle_fd = open_bundle()
         self._seccomp = system_call_filter()
         return owner

@@ -8,6 +8,7 @@ import socket
 from services.kernel.sandbox.inside.wire import pack, unpack
 from services.kernel.sandbox.protocol import SandboxError
 
+CHUNK_BYTES = 1 << 20
 FRAME_SLACK_BYTES = 1 << 16
 """Room for everything in a frame but its payload: error texts, paths, numbers."""
 
@@ -27,16 +28,20 @@ class Channel:
             raise SandboxError(f"the sandbox has ended: {error}") from error
 
     async def _read(self, size: int) -> bytes:
-        loop, data = asyncio.get_running_loop(), bytearray()
+        data = bytearray()
         while len(data) < size:
-            try:
-                chunk = await loop.sock_recv(self._sock, min(size - len(data), 1 << 20))
-            except OSError as error:
-                raise SandboxError(f"the sandbox has ended: {error}") from error
-            if not chunk:
-                raise SandboxError("the sandbox has ended")
-            data += chunk
+            data += await self._receive(min(size - len(data), CHUNK_BYTES))
         return bytes(data)
+
+    async def _receive(self, size_max: int) -> bytes:
+        """At least one byte."""
+        try:
+            chunk = await asyncio.get_running_loop().sock_recv(self._sock, size_max)
+        except OSError as error:
+            raise SandboxError(f"the sandbox has ended: {error}") from error
+        if not chunk:
+            raise SandboxError("the sandbox has ended")
+        return chunk
 
     async def receive(self, payload_bytes_max: int = 0) -> list[bytes]:
         """One frame with at least one part."""

@@ -1,12 +1,9 @@
 """From an image, pins and layers to a running bubblewrap: the command line, the environment, the process."""
 
-import fcntl
 import os
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,7 +80,7 @@ def command_line(plan: Plan, *, bundle_fd: int, control_fd: int, seccomp_fd: int
         "-c",
         BOOTSTRAP,
         str(bundle_fd),
-        str(control_fd),
+        *(str(control_fd), str(control_fd), "-1", "-1"),
     ]
     return argv
 
@@ -120,27 +117,6 @@ def in_memory_file(name: str, data: bytes) -> int:
     return fd
 
 
-def take_lock(path: Path, *, wait: bool = False) -> int | None:
-    """Descriptor of a lock file held by this process; None where another one holds it and `wait` is not set."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    return fd
-
-
-@contextmanager
-def hold_lock(path: Path) -> Iterator[None]:
-    fd = take_lock(path, wait=True)
-    try:
-        yield
-    finally:
-        if fd is not None:
-            os.close(fd)
-
-
 def fixed_environment(image: Image, pins: Pins, *, trusted_system: bool) -> dict[str, str]:
     """What every command sees, before the image's and the caller's own variables."""
     home = account(image, pins.user_uid)
@@ -153,7 +129,7 @@ def fixed_environment(image: Image, pins: Pins, *, trusted_system: bool) -> dict
         if library is None:
             raise SandboxRefusedError(
                 f"clock_offset_s = {pins.clock_offset_s} needs {FAKETIME} in the image: install the package faketime "
-                + ("on this host" if image.host_binds else "in the base")
+                + ("on this host" if image.host_binds else "in the image" if image.engine_id else "in the base")
             )
         env |= {"LD_PRELOAD": library, "FAKETIME": f"{pins.clock_offset_s:+d}s"}
     return env | dict(image.env)
@@ -205,3 +181,9 @@ def uid_of(image: Image, user: str) -> int:
         if fields[0] == name and fields[2].isdigit():
             return int(fields[2])
     raise SandboxRefusedError(f"user {name!r} is not in the image's /etc/passwd")
+
+
+def gid_of(image: Image, uid: int) -> int:
+    """The group that the image gives a uid; a group of the same number where it knows none."""
+    groups = [fields[3] for fields in accounts(image) if fields[2] == str(uid) and fields[3].isdigit()]
+    return int(groups[0]) if groups else uid

@@ -1,32 +1,32 @@
-"""One running bubblewrap sandbox, as the host sees it."""
+"""One running sandbox as the host sees it: what is said to its PID 1, and how its disk is watched. Backends add how
+it starts and ends.
+"""
 
 import asyncio
 import math
 import os
-import socket
-import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from services.kernel.archive import FileEntry
 from services.kernel.meter import spend
 from services.kernel.sandbox.channel import Channel
-from services.kernel.sandbox.launch import Plan, uid_of
-from services.kernel.sandbox.layers import remove_tree, tree_bytes
+from services.kernel.sandbox.launch import uid_of
 from services.kernel.sandbox.protocol import (
     Ended,
     ExecResult,
+    Image,
     Limits,
+    Pins,
     SandboxError,
     SandboxRefusedError,
-    SnapshotId,
 )
 from services.kernel.sandbox.transfer import Frame, inside_path, put_frames
 
-START_TIMEOUT_S = 60.0
 ANSWER_GRACE_S = 30.0
 """How long after a wall limit the supervisor may be silent before the sandbox is given up."""
 END_TIMEOUT_S = 10.0
@@ -51,41 +51,22 @@ def check_limits(limits: Limits) -> Limits:
     return limits
 
 
-class BubblewrapSandbox:
-    """See `Sandbox`. Calls that meet in time wait for each other: one exec or transfer runs at a time."""
+class SupervisedSandbox(ABC):
+    """A `Sandbox` but for its start and end. Calls that meet wait for each other: one runs at a time."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        limits: Limits,
-        process: subprocess.Popen[bytes],
-        sock: socket.socket,
-        folder: Path,
-        forget: Callable[["BubblewrapSandbox"], None],
-        save: Callable[["BubblewrapSandbox"], Awaitable[SnapshotId]],
-    ) -> None:
-        self.plan, self.folder = plan, folder
-        self._limits, self._process, self._sock = limits, process, sock
-        self._channel = Channel(sock)
-        self._forget, self._save = forget, save
+    def __init__(self, image: Image, pins: Pins, env: dict[str, str], limits: Limits, channel: Channel) -> None:
+        self._image, self._pins, self._env, self._limits, self._channel = image, pins, env, limits, channel
         self._lock = asyncio.Lock()
         self._in_step = True
-        self._ending: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
-    async def wait_ready(self, errors_fd: int) -> None:
-        """Raises SandboxError with bubblewrap's own words when PID 1 does not answer."""
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                parts = await self._channel.receive()
-        except (SandboxError, TimeoutError) as error:
-            said = os.pread(errors_fd, 4000, 0).decode(errors="replace").strip()
-            raise SandboxError(
-                f"bubblewrap did not start: {said or error}. It needs user namespaces, overlayfs in them, "
-                f"a work folder that is not on an overlayfs itself ({self.folder}), and /usr/bin/python3 in the image"
-            ) from error
-        if parts != [b"ready"]:
-            raise SandboxError("the supervisor did not say that it is ready")
+    @abstractmethod
+    def _kill(self) -> None:
+        """End everything inside, without waiting for it."""
+
+    @abstractmethod
+    def _disk_bytes(self, bytes_max: int) -> int:
+        """What the writable layer takes, counted no further than past `bytes_max`. Blocks."""
 
     async def exec(
         self,
@@ -98,13 +79,11 @@ class BubblewrapSandbox:
         limits: Limits | None = None,
     ) -> ExecResult:
         limits = check_limits(limits) if limits else self._limits
-        if user is not None and (uid := uid_of(self.plan.image, user)) != self.plan.pins.user_uid:
+        if user is not None and (uid := uid_of(self._image, user)) != self._pins.user_uid:
             raise SandboxRefusedError(
-                f"this sandbox has one user, uid {self.plan.pins.user_uid}; {user!r} needs one with user_uid = {uid}"
+                f"this sandbox has one user, uid {self._pins.user_uid}; {user!r} needs one with user_uid = {uid}"
             )
-        frame = _exec_frame(
-            command, inside_path(cwd or self.plan.image.workdir), self.plan.env | (env or {}), stdin, limits
-        )
+        frame = _exec_frame(command, inside_path(cwd or self._image.workdir), self._env | (env or {}), stdin, limits)
         async with self._conversation():
             await self._channel.send(*frame)
             answer = asyncio.ensure_future(self._channel.receive(limits.output_bytes_max))
@@ -134,7 +113,7 @@ class BubblewrapSandbox:
                 yield
             finally:
                 if not self._in_step:
-                    self._process.kill()
+                    self._kill()
 
     async def _watch(self, answer: asyncio.Future[list[bytes]], limits: Limits) -> list[bytes]:
         """The answer of an exec; ends it early when it fills the disk. PID 1 sees the merged tree, only the host the
@@ -146,7 +125,7 @@ class BubblewrapSandbox:
             await asyncio.wait({answer}, timeout=pause_s)
             ended = answer.done()
             looked = time.monotonic()
-            full = await asyncio.to_thread(tree_bytes, self.plan.upper, limits.disk_bytes_max) > limits.disk_bytes_max
+            full = await asyncio.to_thread(self._disk_bytes, limits.disk_bytes_max) > limits.disk_bytes_max
             if ended:
                 parts = answer.result()
                 if full and parts[0] == b"exited":
@@ -192,59 +171,6 @@ class BubblewrapSandbox:
             self._in_step = True
         _check_answer(parts, path)
         return _tree(parts[1:], files_max)
-
-    async def snapshot(self) -> SnapshotId:
-        if self._closing is not None:
-            raise SandboxError("the sandbox is closed")
-        self._closing = asyncio.create_task(self.end())  # closed from here on, and the writable layer stays
-        await asyncio.shield(self._closing)
-        return await self._save(self)
-
-    async def end(self) -> None:
-        """End every process; the writable layer stays. PID 1 goes when its socket closes, and the kernel ends the rest
-        with it.
-        """
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
-        await asyncio.shield(self._ending)
-
-    async def _end(self) -> None:
-        with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        if not await _exited(self._process):
-            self._process.kill()
-            if not await _exited(self._process):
-                raise SandboxError(f"bubblewrap process {self._process.pid} does not end")
-        self._process.wait()
-        self._channel.close()
-
-    async def close(self) -> None:
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
-        await self.end()
-        await asyncio.to_thread(remove_tree, self.folder)
-        self._forget(self)
-
-
-async def _exited(process: subprocess.Popen[bytes]) -> bool:
-    """Wait for the process to end, at most END_TIMEOUT_S; it is not collected."""
-    if process.returncode is not None:
-        return True
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    pidfd = os.pidfd_open(process.pid)
-    loop.add_reader(pidfd, ended.set)
-    try:
-        async with asyncio.timeout(END_TIMEOUT_S):
-            await ended.wait()
-    except TimeoutError:
-        return False
-    finally:
-        loop.remove_reader(pidfd)
-        os.close(pidfd)
-    return True
 
 
 def _exec_frame(command: str | tuple[str, ...], cwd: bytes, env: dict[str, str], stdin: bytes, limits: Limits) -> Frame:

@@ -17,6 +17,8 @@ FOLDERS = {
     **dict.fromkeys(("logs/agent", "logs/verifier", "logs/artifacts"), 0o777),
     **{"proc": 0o555, "sys": 0o555, "tmp": 0o1777, "var/tmp": 0o1777, "root": 0o700},
 }
+FOLDERS_OPEN_TO_ALL = {"tmp": 0o1777, "logs/agent": 0o777, "logs/verifier": 0o777, "logs/artifacts": 0o777}
+"""Every sandbox has these, as part of the writable layer, /tmp too: grading looks at what an agent left there."""
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
     "agent:x:1000:1000:agent:/home/agent:/bin/bash\n"

@@ -18,6 +18,18 @@ F_SETPIPE_SZ = 1031
 CANNOT_START, NOT_FOUND = 126, 127
 
 
+class Account:
+    """Who commands run as, where that is not PID 1's own user."""
+
+    def __init__(self, uid: int, gid: int) -> None:
+        self._uid, self._gid = uid, gid
+
+    def take(self) -> None:
+        os.setgroups([])
+        os.setgid(self._gid)
+        os.setuid(self._uid)
+
+
 class Tree:
     """Every process below PID 1. All orphans end here, so their CPU time is collected here."""
 
@@ -62,8 +74,9 @@ class Tree:
 
 
 class Command:
-    def __init__(self, tree: Tree, control: Control, bounds: Bounds, null_fd: int) -> None:
+    def __init__(self, tree: Tree, control: Control, bounds: Bounds, null_fd: int, account: Account | None) -> None:
         self._tree, self._control, self._bounds, self._null_fd = tree, control, bounds, null_fd
+        self._account = account
         self._started = time.monotonic()
         self._cpu_before_s = tree.cpu_s()
         self._feeds: dict[int, Feed] = {}
@@ -82,7 +95,7 @@ class Command:
         script_fd = -1 if feeds[1] is None else feeds[1].read_fd
         self._pid = os.fork()
         if self._pid == 0:
-            become(argv, env, cwd, self._bounds, inherited, script_fd)
+            become(argv, env, cwd, self._bounds, inherited, script_fd, self._account)
         self._tree.statuses[self._pid] = None
         self._pidfd = os.pidfd_open(self._pid)
         os.close(out_write)
@@ -160,7 +173,15 @@ class Command:
         return [number.encode() for number in numbers]
 
 
-def become(argv: list[bytes], env: list[bytes], cwd: bytes, bounds: Bounds, fds: list[int], script_fd: int) -> None:
+def become(
+    argv: list[bytes],
+    env: list[bytes],
+    cwd: bytes,
+    bounds: Bounds,
+    fds: list[int],
+    script_fd: int,
+    account: Account | None,
+) -> None:
     """In the child: become the command, or print why not and end as a shell would."""
     code = CANNOT_START
     try:
@@ -169,7 +190,10 @@ def become(argv: list[bytes], env: list[bytes], cwd: bytes, bounds: Bounds, fds:
             os.dup2(fd, target)
         if script_fd >= 0:
             os.dup2(script_fd, SCRIPT_FD)
+        prefer_for_oom()
         bounds.apply()
+        if account is not None:
+            account.take()
         os.chdir(cwd)
         variables = dict(entry.split(b"=", 1) for entry in env)
         folders = variables.get(b"PATH", b"/usr/bin:/bin").split(b":")
@@ -185,3 +209,13 @@ def become(argv: list[bytes], env: list[bytes], cwd: bytes, bounds: Bounds, fds:
         os.write(2, b"cannot start the command: " + str(error).encode("utf-8", "backslashreplace") + b"\n")
     finally:
         os._exit(code)
+
+
+def prefer_for_oom() -> None:
+    """Where memory of all processes together is out, the kernel is to end one of these and not PID 1."""
+    try:
+        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+    except OSError:
+        return  # /proc is read-only in a sandbox without such a limit
+    os.write(fd, b"1000")
+    os.close(fd)

@@ -137,6 +137,7 @@ class Files:
             self._fault = [b"refused", describe(error)]
         if kind not in (b"get", b"get-tree", b"put-end"):
             return []
+        self._close()
         fault, self._fault = self._fault, []
         return fault or [b"ok"]
 

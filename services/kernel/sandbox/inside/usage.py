@@ -39,6 +39,26 @@ class Bounds:
             resource.setrlimit(kind, (soft, hard))
 
 
+class OomKills:
+    """How many processes the kernel has killed for the memory limit of this container; none where it shows no such
+    count.
+    """
+
+    PLACES = (b"/sys/fs/cgroup/memory.events", b"/sys/fs/cgroup/memory/memory.oom_control")
+
+    def __init__(self) -> None:
+        self._fd = -1
+        for place in self.PLACES:
+            if self._fd < 0 and read_small(place):
+                self._fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+
+    def count(self) -> int:
+        if self._fd < 0:
+            return 0
+        lines = [line.split() for line in os.pread(self._fd, READ_BYTES, 0).splitlines()]
+        return sum(int(line[1]) for line in lines if line[:1] == [b"oom_kill"])
+
+
 def live_pids() -> list[bytes]:
     return [name for name in os.listdir(b"/proc") if name.isdigit() and name != b"1"]  # noqa: PTH208
 

@@ -21,12 +21,12 @@ def unpack(body: bytes) -> list[bytes]:
 
 
 class Control:
-    """PID 1's end of the socket. Blocking, as the host sends whole frames. When the host closes it, the sandbox
-    ends.
+    """PID 1's end of the conversation: a socket, or two pipes. Blocking, as the host sends whole frames. When the host
+    closes it, the sandbox ends.
     """
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
+    def __init__(self, fd: int, write_fd: int) -> None:
+        self.fd, self._write_fd = fd, write_fd
 
     def _read(self, size: int) -> bytes:
         data = bytearray()
@@ -43,4 +43,4 @@ class Control:
     def write_frame(self, *parts: bytes) -> None:
         data = memoryview(pack(*parts))
         while data:
-            data = data[os.write(self.fd, data) :]
+            data = data[os.write(self._write_fd, data) :]
