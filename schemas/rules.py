@@ -44,7 +44,34 @@ def commonest_failure(tests: Iterable[dict[str, bool]]) -> str | None:
     return min(failures, key=lambda name: (-failures[name], name)) if failures else None
 
 
+SKETCH_PARTS = ("instruction", "fixtures", "solution", "tests")
+SKETCH_PLACES = 64
+"""MinHash functions of one part: the standard error of its estimate is at most 1 / (2 * sqrt(64))."""
+SKETCH_DIGITS = 4
+"""Hex digits of one place."""
+_PART_CHARS = SKETCH_PLACES * SKETCH_DIGITS
+_EMPTY = "f" * _PART_CHARS
+
+
 def likeness(one: str, other: str) -> float:
-    """Share of equal places of two MinHash sketches (hex, 8 digits a place): an estimate of Jaccard similarity."""
-    places = [one[i : i + 8] == other[i : i + 8] for i in range(0, min(len(one), len(other)), 8)]
+    """How alike two environments are by their sketches, in [0, 1].
+
+    The mean over the parts that at least one of them has of an estimate of Jaccard similarity; or, where both have
+    fixtures, that of the parts without the instruction, if it is more: in other words it is the same task. Sketches of
+    another size are those of older logs, one part of 8 hex digits a place; of two sizes nothing can be said: 0.
+    """
+    if len(one) != len(SKETCH_PARTS) * _PART_CHARS or len(one) != len(other):
+        return _share(one, other, 8) if len(one) == len(other) else 0.0
+    found: dict[str, float] = {}
+    for number, part in enumerate(SKETCH_PARTS):
+        ours, theirs = (sketch[number * _PART_CHARS : (number + 1) * _PART_CHARS] for sketch in (one, other))
+        if ours != _EMPTY or theirs != _EMPTY:
+            found[part] = 0.0 if _EMPTY in (ours, theirs) else _share(ours, theirs, SKETCH_DIGITS)
+    unworded = [share for part, share in found.items() if part != "instruction"]
+    means = [sum(shares) / len(shares) for shares in (list(found.values()), unworded) if shares]
+    return max(means if "fixtures" in found else means[:1], default=1.0)
+
+
+def _share(one: str, other: str, digits: int) -> float:
+    places = [one[i : i + digits] == other[i : i + digits] for i in range(0, min(len(one), len(other)), digits)]
     return sum(places) / len(places) if places else 0.0

@@ -13,7 +13,7 @@ kind of secret counts only where it can mean nothing else:
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -119,9 +119,9 @@ def secrets_of(files: Mapping[str, FileEntry]) -> Secrets:
     """Of the files of a task directory. Libraries that tests bring with them are none."""
     scripts: list[Script] = []
     blocks: list[Block] = []
-    vendored = {name.split(".dist-info/")[0].rpartition("/")[0] + "/" for name in files if ".dist-info/" in name}
+    libraries = tuple(vendored(files))
     for name, entry in files.items():
-        if not name.startswith(("tests/", "solution/")) or name.startswith(tuple(vendored)):
+        if not name.startswith(("tests/", "solution/")) or name.startswith(libraries):
             continue
         if not (name.endswith(_CODE) or entry.content.startswith(b"#!")):
             blocks += _data(name, entry.content)
@@ -132,6 +132,11 @@ def secrets_of(files: Mapping[str, FileEntry]) -> Secrets:
         for program, body in bodies:
             blocks += _data(f"{name} (here-document)", body, is_program=program)
     return Secrets(tuple(scripts), tuple(blocks))
+
+
+def vendored(files: Iterable[str]) -> set[str]:
+    """Folders that hold installed Python packages."""
+    return {name.split(".dist-info/")[0].rpartition("/")[0] + "/" for name in files if ".dist-info/" in name}
 
 
 def _data(name: str, content: bytes, *, is_program: bool = False) -> Iterator[Block]:
