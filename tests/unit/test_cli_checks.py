@@ -169,6 +169,8 @@ def test_a_task_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     write_tree(greeting(), tmp_path / "task")
     (target,) = find_targets([tmp_path / "task"])
     assert target.archive() == pack(greeting())
+    (tmp_path / "link").symlink_to(tmp_path / "task")
+    assert find_targets([tmp_path / "link"])[0].archive() == pack(greeting())
     os.mkfifo(tmp_path / "task" / "tests" / "pipe")
     with pytest.raises(ArchiveError, match="'tests/pipe'"):
         target.archive()

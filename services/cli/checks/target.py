@@ -27,7 +27,8 @@ class Target:
             ArchiveError: links, special files, odd names, too much: the task is at fault.
             TreeUnreadable, OSError: it cannot be read; nothing is said about it.
         """
-        return pack(read_tar(self.path) if self.path.is_file() else read_tree(self.path))
+        # Only the directory itself may be given by a link; below it none is followed.
+        return pack(read_tar(self.path) if self.path.is_file() else read_tree(self.path.resolve()))
 
 
 def find_targets(paths: Iterable[Path]) -> list[Target]:

@@ -54,6 +54,11 @@ class TaskVerdict(msgspec.Struct, frozen=True, kw_only=True):
     def failed(self) -> GateRecord | None:
         return next((gate for gate in self.gates if gate.outcome is GateOutcome.failed), None)
 
+    def without_evidence(self) -> "TaskVerdict":
+        """For a list of many: what a summary needs."""
+        gates = (msgspec.structs.replace(gate, content={}, observed={}) for gate in self.gates)
+        return msgspec.structs.replace(self, gates=tuple(gates))
+
     def line(self) -> str:
         """Why, in one line."""
         if self.verdict is Word.unchecked:

@@ -91,7 +91,7 @@ async def _many(arguments: argparse.Namespace, checker: Checker, targets: list[T
         with TaskProgress(len(targets), quiet=arguments.json) as progress:
             async with aclosing(check_many(checker, targets, kept, jobs=arguments.jobs)) as verdicts:
                 async for verdict in verdicts:
-                    done.append(verdict)
+                    done.append(verdict if arguments.json else verdict.without_evidence())
                     _write(arguments, verdict)
                     progress.take(verdict)
     finally:
