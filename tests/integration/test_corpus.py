@@ -1,0 +1,93 @@
+"""Known answers: each faulty task of the corpus is refused by the gate that must find it, each healthy one by none.
+
+By itself a fault, and its healthy twin, goes through the gates that are cheaper than the one that must find it, and
+through that one; healthy tasks of every shape go through all. With ENVWHEEL_CORPUS_REPEATS=100 everything goes through
+all gates so many times, and every verdict must be the same each time, byte for byte.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+import pytest_asyncio
+
+from schemas.outcomes import GateOutcome
+from services.kernel.workshop import Workshop
+from services.validator.gates.gate import Case, Cost, Gate
+from services.validator.gates.run import GATES, GateReport, run_gates
+from tests.support.corpus_building import leaky, unbuildable
+from tests.support.corpus_hostile import cheatable, toothless
+from tests.support.corpus_known import Known, faulty_case, twin_case
+from tests.support.corpus_reading import contaminated, duplicates, malformed
+from tests.support.corpus_running import flaky, unearned, unsolved
+from tests.support.corpus_shapes import SHAPES, Texts, files_of
+from tests.support.shop import case_of, open_shop
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+REPEATS = int(os.environ.get("ENVWHEEL_CORPUS_REPEATS", "0"))
+SOURCES = (malformed, contaminated, duplicates, unbuildable, leaky, unsolved, unearned, flaky, toothless, cheatable)
+NAMES = {gate.name for gate in GATES}
+CORPUS = [known for source in SOURCES for known in source() if known.gate in NAMES]
+PASSED, FAILED = GateOutcome.passed, GateOutcome.failed
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workshop]:
+    async with open_shop(tmp_path_factory.mktemp("corpus")) as opened:
+        yield opened
+
+
+def gates_for(known: Known) -> Sequence[Gate]:
+    cost = next(gate.cost for gate in GATES if gate.name == known.gate)
+    if REPEATS or cost < Cost.repeating:
+        return GATES if REPEATS else [gate for gate in GATES if gate.cost <= cost]
+    return [gate for gate in GATES if gate.cost < cost or gate.name in (known.gate, *known.also)]
+
+
+async def verdict(case: Callable[[], Case], gates: Sequence[Gate] = GATES) -> GateReport:
+    """Of the first run; every repeat must find the same."""
+    first = await run_gates(case(), gates)
+    for _ in range(REPEATS - 1):
+        again = await run_gates(case(), gates)
+        assert [(found.outcome, found.detail, found.content_bytes()) for _, found in again.findings] == [
+            (found.outcome, found.detail, found.content_bytes()) for _, found in first.findings
+        ]
+    return first
+
+
+def told(report: GateReport) -> str:
+    return "; ".join(f"{gate.name}: {found.outcome}: {found.detail}" for gate, found in report.findings)
+
+
+def not_varied(report: GateReport, what: str) -> str:
+    """Why the gate `not flaky` could not vary this here. Raises StopIteration where it did."""
+    (content,) = (found.content for gate, found in report.findings if gate.name == "not flaky")
+    return next(str(reason) for reason in content["not_varied"] if reason.startswith(what))
+
+
+@pytest.mark.parametrize("known", CORPUS, ids=str)
+async def test_a_fault_is_refused_by_the_gate_that_must_find_it(shop: Workshop, known: Known) -> None:
+    report = await verdict(lambda: faulty_case(shop, known), gates_for(known))
+    failed = {gate.name: found.detail for gate, found in report.findings if found.outcome is FAILED}
+    if known.needs and not failed:
+        pytest.skip(not_varied(report, known.needs))
+    assert failed.keys() == {known.gate, *known.also}, told(report)
+    assert known.says in failed[known.gate]
+
+
+@pytest.mark.parametrize("known", CORPUS, ids=str)
+async def test_its_healthy_twin_is_refused_by_none(shop: Workshop, known: Known) -> None:
+    report = await verdict(lambda: twin_case(shop, known), gates_for(known))
+    assert {found.outcome for _, found in report.findings} == {PASSED}, told(report)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+async def test_a_healthy_task_of_every_shape_goes_through_all_gates(shop: Workshop, shape: Callable[[], Texts]) -> None:
+    report = await verdict(lambda: case_of(shop, files_of(shape())))
+    assert {found.outcome for _, found in report.findings} == {PASSED}, told(report)
+
+
+def test_every_gate_has_faults_to_find() -> None:
+    assert {known.gate for known in CORPUS} >= NAMES - {"isolated verifier"}
+    assert len({str(known) for known in CORPUS}) == len(CORPUS)
