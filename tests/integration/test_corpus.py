@@ -88,6 +88,6 @@ async def test_a_healthy_task_of_every_shape_goes_through_all_gates(shop: Worksh
     assert {found.outcome for _, found in report.findings} == {PASSED}, told(report)
 
 
-def test_every_gate_has_faults_to_find() -> None:
+async def test_every_gate_has_faults_to_find() -> None:
     assert {known.gate for known in CORPUS} >= NAMES - {"isolated verifier"}
     assert len({str(known) for known in CORPUS}) == len(CORPUS)
