@@ -219,9 +219,11 @@ def remove_tree(root: Path) -> None:
 
 SYSTEM_PATHS = (
     "usr", "bin", "sbin", "lib*", "etc/ld.so*", "etc/alternatives", "etc/python*", "etc/perl", "etc/ssl/openssl.cnf",
+    "conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg",
 )  # fmt: skip
 """What decides which programs, libraries and start-up modules run: Debian keeps python's sitecustomize, perl's first
-module folder and the choice of awk in /etc, and OpenSSL loads engines that its configuration names."""
+module folder and the choice of awk in /etc, and OpenSSL loads engines that its configuration names. Asked for tests of
+/tests, pytest goes by the settings and the conftest.py of the root folder too."""
 
 
 def system_names(upper: Path) -> list[str]:
