@@ -72,8 +72,9 @@ class GateRules(Section, frozen=True, kw_only=True):
     """Times that oracle and no-op are run again in other surroundings; every test must end the same."""
     mutants_max: Natural = 8
     """Broken variants of the reference solution that are run at most; 0: none."""
-    mutation_score_min: Share = 0.5
-    """Least share of these that must lose reward."""
+    mutation_score_min: Share = 0.6
+    """Least share of these that must lose reward. Measured: sound verifiers 0.71 and more, ones that look at half of
+    the outputs 0.29 to 0.71."""
 
 
 class TrainingRules(Section, frozen=True, kw_only=True):

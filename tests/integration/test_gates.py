@@ -36,8 +36,9 @@ NAMES = [
     "oracle passes",
     "no-op fails",
     "not flaky",
+    "verifier bites",
 ]
-COSTLY = 1
+COSTLY = 2
 """The last ones, of which drafts are spared."""
 PASSED, FAILED, SKIPPED = GateOutcome.passed, GateOutcome.failed, GateOutcome.skipped
 SOLVE = "#!/bin/bash\nset -euo pipefail\ncd /app\n"

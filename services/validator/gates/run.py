@@ -8,6 +8,7 @@ from itertools import groupby
 
 from schemas.outcomes import GateOutcome, Verdict
 from services.kernel.meter import Watch, spending
+from services.validator.gates.bites import VerifierBites
 from services.validator.gates.decontaminated import Decontaminated
 from services.validator.gates.flaky import NotFlaky
 from services.validator.gates.gate import Case, Cost, Finding, Gate
@@ -25,6 +26,7 @@ GATES: tuple[Gate, ...] = (
     OraclePasses(),
     NoopFails(),
     NotFlaky(),
+    VerifierBites(),
 )
 DRAFT_GATES: tuple[Gate, ...] = tuple(gate for gate in GATES if gate.cost is not Cost.repeating)
 """What a draft goes through before it is submitted: all but the costly repeats."""

@@ -95,7 +95,7 @@ def _order_can_vary(task: HarborTask) -> bool:
     tests = task.part("tests")
     names = [PurePosixPath(name).name for name in tests]
     has_pytest = any(name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py")) for name in names)
-    return has_pytest and task.config.verifier.environment is None and not {"conftest.py", "Dockerfile"} & {*tests}
+    return has_pytest and not task.has_verifier_image and "conftest.py" not in tests
 
 
 _CONFTEST = '''"""Another order of the tests, for one repeat."""
