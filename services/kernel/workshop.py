@@ -5,19 +5,20 @@ import hashlib
 import os
 import shutil
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from services.kernel.errors import KernelError
 from services.kernel.harbor.build import LayerBuilder
 from services.kernel.harbor.grade import Grader
-from services.kernel.harbor.recipe import ImageBuilder
+from services.kernel.harbor.recipe import BASE_NAMES, ImageBuilder
 from services.kernel.sandbox.base import Base, host_base, load_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
+from services.kernel.sandbox.docker.options import DockerOptions
 from services.kernel.sandbox.protocol import Image, LimitCheck, SandboxBackend
 
-BASE_NAMES = ("envwheel/base:1",)
-"""What a Dockerfile may say in FROM."""
+SandboxKind = Literal["bubblewrap", "docker"]
 NEEDED = frozenset({"network", "memory", "pids", "cpu", "output", "kill", "isolation"})
 """Properties without which no service starts."""
 
@@ -38,6 +39,7 @@ class Workshop:
     grader: Grader
 
     async def close(self) -> None:
+        await self.builder.close()
         await self.backend.close()
 
 
@@ -66,18 +68,22 @@ async def open_workshop(
     base: str,
     work: Path,
     *,
+    sandbox: SandboxKind = "bubblewrap",
+    docker: DockerOptions | None = None,
     base_digest: str | None = None,
     base_names: Collection[str] = (),
     holds: Path | None = None,
 ) -> Workshop:
     """Build it below `work`, which processes of one user may share.
 
-    `base_names`: what else FROM may say for the base, such as `ubuntu:24.04`; whoever names them vouches that tasks
-    made for those images work on it. `holds`: a mark that this machine was found to hold what it must; where it is
-    missing that is tried (2 s), and the mark is made. Its name says for how long it is true.
+    `docker`: how the backend of that name is set up. `base_names`: what else FROM may say for the base, such as
+    `ubuntu:24.04`; whoever names them vouches that tasks made for those images work on it. `holds`: a mark that this
+    machine was found to hold what it must; where it is missing that is tried (2 s), and the mark is made. Its name says
+    for how long it is true.
 
     Raises:
         WorkshopError: the base is another than the run's, or a needed limit does not hold here.
+        SandboxError: no container engine, or no image of the base in it.
     """
     chosen = await asyncio.to_thread(choose_base, base, work)
     if base_digest is not None and chosen.digest != base_digest:
@@ -85,18 +91,45 @@ async def open_workshop(
             f"the run was started on base {base_digest[:12]}, this machine has {chosen.digest[:12]} ({chosen.kind}): "
             "give the same base with --base, or start a new run"
         )
-    backend = BubblewrapBackend(work / "sandboxes")
+    if sandbox == "docker" and base_digest is not None and chosen.kind == "host":
+        raise WorkshopError("containers cannot show this host's /usr: make a base with `envwheel base build`, name it")
+    opened = _with_layers(chosen, work, base_names) if sandbox == "bubblewrap" else None
+    workshop = opened or await _with_engine(chosen, work, base_names, docker)
     try:
         if holds is None or not await asyncio.to_thread(holds.exists):
-            require((await backend.self_check()).missing(NEEDED))
+            require((await workshop.backend.self_check()).missing(NEEDED))
         if holds is not None:
             await asyncio.to_thread(holds.touch)
     except BaseException:
+        await workshop.close()
+        raise
+    return workshop
+
+
+def _with_layers(base: Base, work: Path, base_names: Collection[str]) -> Workshop:
+    backend, image = BubblewrapBackend(work / "sandboxes"), base.image()
+    builder = LayerBuilder(backend, work / "layers", image, (*BASE_NAMES, *base_names))
+    return Workshop(base, image, backend, builder, Grader(backend, builder, work / "unpacked"))
+
+
+async def _with_engine(base: Base, work: Path, base_names: Collection[str], options: DockerOptions | None) -> Workshop:
+    """A built base is brought into the engine; else what the engine has under the base's name counts."""
+    from services.kernel.harbor.docker_builder import DockerBuilder, base_reference
+    from services.kernel.sandbox.docker.backend import DockerBackend
+
+    built = base if base.kind == "built" else None
+    options = options or DockerOptions()
+    backend = DockerBackend(
+        work / "sandboxes", replace(options, probe_image=base_reference(built)) if built else options
+    )
+    builder = DockerBuilder(backend, built, (*BASE_NAMES, *base_names))
+    try:
+        image = await builder.base_image()
+    except BaseException:
+        await builder.close()
         await backend.close()
         raise
-    image = chosen.image()
-    builder = LayerBuilder(backend, work / "layers", dict.fromkeys((*BASE_NAMES, *base_names), image))
-    return Workshop(chosen, image, backend, builder, Grader(backend, builder, work / "unpacked"))
+    return Workshop(base, image, backend, builder, Grader(backend, builder, work / "unpacked"))
 
 
 def require(missing: tuple[LimitCheck, ...]) -> None:

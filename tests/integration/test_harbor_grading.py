@@ -1,6 +1,6 @@
 """Grading gives the agent what it earned: attacks earn nothing, and a broken environment blames nobody."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -223,10 +223,17 @@ class Unlucky(Grader):
     attempts = 0
 
     async def attempt(
-        self, task: HarborTask, image: Image, snapshot: SnapshotId | None, *, pins: Pins | None = None
+        self,
+        task: HarborTask,
+        image: Image,
+        snapshot: SnapshotId | None,
+        *,
+        pins: Pins | None = None,
+        tests: Mapping[str, FileEntry] | None = None,
+        verifier_env: Mapping[str, str] | None = None,
     ) -> Grade | GradeFailed:
         self.attempts += 1
-        graded = await super().attempt(task, image, snapshot, pins=pins)
+        graded = await super().attempt(task, image, snapshot, pins=pins, tests=tests, verifier_env=verifier_env)
         return graded if self.attempts > 1 else GradeFailed(reason="a hiccup")
 
 

@@ -7,12 +7,16 @@ from pathlib import Path
 
 from services.kernel.archive import FileEntry
 from services.kernel.harbor.build import LayerBuilder
+from services.kernel.harbor.docker_builder import DockerBuilder
 from services.kernel.harbor.grade import EnvironmentBroken, Grade, Grader
-from services.kernel.harbor.recipe import ImageBuilder
+from services.kernel.harbor.recipe import BASE_NAMES, ImageBuilder
 from services.kernel.harbor.task import HarborTask, read_task
 from services.kernel.sandbox.base import host_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
+from services.kernel.sandbox.docker.backend import DockerBackend
+from services.kernel.sandbox.docker.options import DockerOptions
 from services.kernel.sandbox.protocol import ExecResult, Image, Sandbox, SandboxBackend
+from tests.support.engine import engine_host
 
 
 @dataclass
@@ -53,9 +57,17 @@ class Lab:
 
 
 @asynccontextmanager
-async def open_lab(folder: Path, base: Path) -> AsyncIterator[Lab]:
-    """A lab below `folder`; the base root is kept in `base`, which labs may share."""
+async def open_lab(folder: Path, base: Path, backend_name: str = "bubblewrap") -> AsyncIterator[Lab]:
+    """A lab below `folder`; the base root is kept in `base`, which labs may share. With "docker" the base is the
+    engine's; without an engine the test is skipped.
+    """
+    if backend_name == "docker":
+        async with DockerBackend(folder / "sandboxes", DockerOptions(host=engine_host(), warm_max=0)) as engine:
+            images = DockerBuilder(engine, None, BASE_NAMES)
+            yield Lab(engine, images, Grader(engine, images, folder / "grading"))
+            await images.close()
+        return
     image = host_base(base).image()
     async with BubblewrapBackend(folder / "sandboxes") as backend:
-        builder = LayerBuilder(backend, folder / "layers", {"envwheel/base:1": image})
+        builder = LayerBuilder(backend, folder / "layers", image)
         yield Lab(backend, builder, Grader(backend, builder, folder / "grading"))

@@ -13,7 +13,7 @@ from services.kernel.sandbox.bubblewrap import BubblewrapBackend
 from services.kernel.skills.compose import compose
 from services.kernel.skills.harbor_files import harbor_files
 from services.kernel.skills.lexicon import Names
-from services.kernel.workshop import BASE_NAMES, Workshop
+from services.kernel.workshop import Workshop
 from services.validator.gates.gate import Case
 
 Files = Mapping[str, FileEntry]
@@ -24,7 +24,7 @@ async def open_shop(folder: Path) -> AsyncIterator[Workshop]:
     base = host_base(folder / "base")
     backend = BubblewrapBackend(folder / "sandboxes")
     image = base.image()
-    builder = LayerBuilder(backend, folder / "layers", dict.fromkeys(BASE_NAMES, image))
+    builder = LayerBuilder(backend, folder / "layers", image)
     shop = Workshop(base, image, backend, builder, Grader(backend, builder, folder / "unpacked"))
     try:
         yield shop

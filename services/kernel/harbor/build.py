@@ -9,7 +9,7 @@ import errno
 import os
 import posixpath
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -33,7 +33,14 @@ from services.kernel.harbor.dockerfile import (
 )
 from services.kernel.harbor.layers import TOO_LONG, LayerCache, LayerError, locate
 from services.kernel.harbor.patterns import PatternError, without_ignored
-from services.kernel.harbor.recipe import WANTS_NETWORK, BuildFailedError, NetworkWantedError, Recipe, recipe_of
+from services.kernel.harbor.recipe import (
+    BASE_NAMES,
+    WANTS_NETWORK,
+    BuildFailedError,
+    NetworkWantedError,
+    Recipe,
+    recipe_of,
+)
 from services.kernel.harbor.support import resolve_env
 from services.kernel.harbor.task import HarborTask
 from services.kernel.sandbox.protocol import (
@@ -70,22 +77,29 @@ class _Plan:
 
 
 class LayerBuilder:
-    """See `ImageBuilder`. One cache folder may serve several builders and processes."""
+    """See `ImageBuilder`. `base` is what FROM means by one of `base_names`; one cache folder may serve several builders
+    and processes.
+    """
 
-    def __init__(self, backend: LayerBackend, cache: Path, bases: Mapping[str, Image]) -> None:
+    def __init__(
+        self, backend: LayerBackend, cache: Path, base: Image, base_names: Collection[str] = BASE_NAMES
+    ) -> None:
         self._backend = backend
         self._cache = LayerCache(cache)
-        self._bases = dict(bases)
+        self._base, self._names = base, tuple(base_names)
+
+    async def close(self) -> None:
+        """Nothing to do: the backend owns all."""
 
     async def build(self, task: HarborTask, *, verifier: bool = False) -> Image:
         """See `ImageBuilder`. NeedsDockerError: FROM an unknown base, or an instruction outside the subset."""
         recipe = recipe_of(task, verifier=verifier)
         context, limits = _visible(recipe), recipe.limits
         first, *rest = _instructions(recipe)
-        if not isinstance(first, From) or first.image not in self._bases:
-            known = ", ".join(sorted(self._bases))
+        if not isinstance(first, From) or first.image not in self._names:
+            known = ", ".join(sorted(self._names))
             raise NeedsDockerError(f"base {getattr(first, 'image', '?')!r} needs the docker backend (here: {known})")
-        image = self._bases[first.image]
+        image = self._base
         plan, args = _Plan(), dict[str, str]()
         for step in rest:
             # One sandbox has one user: USER ends a row of RUN lines.

@@ -97,7 +97,7 @@ Instruction: TypeAlias = From | Arg | Run | Copy | Workdir | Env | User
 
 
 @dataclass(frozen=True)
-class _Document:
+class Document:
     """A here-document."""
 
     name: str
@@ -132,7 +132,7 @@ def parse(text: str) -> tuple[Instruction, ...]:
         raise DockerfileError(f"the Dockerfile is longer than {DOCKERFILE_BYTES_MAX} bytes")
     found: list[Instruction] = []
     state = _State()
-    for number, line, documents in _logical_lines(text):
+    for number, line, documents in logical_lines(text):
         word, _, rest = line.partition(" ")
         try:
             instruction = _instruction(word.upper(), rest.strip(), documents, state, first=not found)
@@ -149,7 +149,7 @@ def parse(text: str) -> tuple[Instruction, ...]:
     return tuple(found)
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str, tuple[_Document, ...]]]:
+def logical_lines(text: str) -> Iterator[tuple[int, str, tuple[Document, ...]]]:
     """Instructions as one line each with the number of their first line, without the comments inside, and with the
     here-documents that follow.
     """
@@ -158,8 +158,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str, tuple[_Document, ...]]
     lines = iter(enumerate(text.split("\n"), 1))
     for number, line in lines:
         stripped = line.strip()
-        if re.match(r"#\s*(escape|check)\s*=", stripped, re.IGNORECASE) and not first:
-            raise NeedsDockerError(f"line {number}: a parser directive needs the docker backend")
+        if re.match(r"#\s*escape\s*=\s*`", stripped, re.IGNORECASE) and not first:
+            raise DockerfileError(f"line {number}: another escape character than \\ is not read here")
         if not stripped or stripped.startswith("#"):
             continue
         first = first or number
@@ -173,7 +173,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str, tuple[_Document, ...]]
         yield first, re.sub(r"^\s*(\S+)\s+", r"\1 ", "".join(parts)).strip(), ()
 
 
-def _documents(line: str, lines: Iterator[tuple[int, str]], first: int) -> Iterator[_Document]:
+def _documents(line: str, lines: Iterator[tuple[int, str]], first: int) -> Iterator[Document]:
     word, _, rest = line.partition(" ")
     if word.upper() not in ("RUN", "COPY", "ADD") or "<<" not in rest:
         return
@@ -192,11 +192,11 @@ def _documents(line: str, lines: Iterator[tuple[int, str]], first: int) -> Itera
             body.append(text + "\n")
         else:
             raise DockerfileError(f"line {first}: the here-document {mark[3]} has no end")
-        yield _Document(mark[3], bool(mark[2]), "".join(body), "\n".join(raw))
+        yield Document(mark[3], bool(mark[2]), "".join(body), "\n".join(raw))
 
 
 def _instruction(
-    word: str, rest: str, documents: tuple[_Document, ...], state: _State, *, first: bool
+    word: str, rest: str, documents: tuple[Document, ...], state: _State, *, first: bool
 ) -> Instruction | None:
     if word not in (*TAKEN, *PASSED_OVER):
         raise NeedsDockerError(f"{word[:20]!r} needs the docker backend (here: {', '.join(TAKEN)})")
@@ -250,18 +250,18 @@ def _from(rest: str, state: _State) -> From:
     return From(found[0])
 
 
-def _run(rest: str, documents: tuple[_Document, ...], state: _State) -> Run:
+def _run(rest: str, documents: tuple[Document, ...], state: _State) -> Run:
     if rest.startswith("--"):
         raise NeedsDockerError(f"RUN {rest.split()[0]} needs the docker backend")
     argv = json_form(rest)
     if argv is not None:
         return Run(argv)
-    if len(documents) == 1 and _HEREDOC.match(rest):
-        return Run((*_interpreter(documents[0].text, state.shell), documents[0].text))
+    if len(documents) == 1 and is_document(rest):
+        return Run((*interpreter(documents[0].text, state.shell), documents[0].text))
     return Run((*state.shell, "\n".join([rest, *(document.raw for document in documents)])))
 
 
-def _interpreter(text: str, shell: tuple[str, ...]) -> tuple[str, ...]:
+def interpreter(text: str, shell: tuple[str, ...]) -> tuple[str, ...]:
     """A here-document alone is a script: run by what its first line names."""
     if not text.startswith("#!"):
         return shell
@@ -274,7 +274,12 @@ def _interpreter(text: str, shell: tuple[str, ...]) -> tuple[str, ...]:
     return (*said, "-c")
 
 
-def _copy(word: str, rest: str, documents: tuple[_Document, ...], env: Mapping[str, str]) -> Copy:
+def is_document(word: str) -> bool:
+    """The mark of a here-document, and nothing else."""
+    return bool(_HEREDOC.match(word))
+
+
+def _copy(word: str, rest: str, documents: tuple[Document, ...], env: Mapping[str, str]) -> Copy:
     mode = None
     while rest.startswith("--"):
         option, _, rest = rest.partition(" ")
@@ -292,7 +297,7 @@ def _copy(word: str, rest: str, documents: tuple[_Document, ...], env: Mapping[s
         (document.name, document.text if document.quoted else expand(document.text, env, quoted=True))
         for document in documents
     )
-    sources = [source for source in sources if not (documents and source.startswith("<<"))]
+    sources = [source for source in sources if not (documents and is_document(source))]
     if word == "ADD" and any(re.match(r"[a-z]+://|git@", source) for source in sources):
         raise NeedsDockerError("ADD of an address asks for the network: it needs the docker backend with build_network")
     if len(sources) + len(inline) > 1 and not target.endswith(("/", "/.")) and target != ".":

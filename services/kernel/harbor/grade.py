@@ -30,7 +30,7 @@ from services.kernel.harbor.health import await_healthy
 from services.kernel.harbor.layers import LayerCache
 from services.kernel.harbor.leaving import Outputs, collect, living_processes, restore, run_hooks, undeclared
 from services.kernel.harbor.pytest_report import read_pytest
-from services.kernel.harbor.recipe import BuildFailedError, ImageBuilder
+from services.kernel.harbor.recipe import BuildFailedError, ImageBuilder, UnavailableError
 from services.kernel.harbor.reward import RewardError, read_verdict
 from services.kernel.harbor.support import resolve_env
 from services.kernel.harbor.task import HarborTask
@@ -118,7 +118,7 @@ class Grader:
             try:
                 seat = await self._seat(task, image, snapshot, room, pins, tests)
                 result = await self._verify(task, seat, room, verifier_env or {})
-            except (SandboxRefusedError, BuildFailedError, DockerfileError) as error:
+            except (SandboxRefusedError, BuildFailedError, DockerfileError, UnavailableError) as error:
                 who = "refused by the sandbox" if isinstance(error, SandboxRefusedError) else "the verifier's image"
                 return GradeFailed(reason=f"{who}: {error}")
             _blame_the_machine(result, "verifier")

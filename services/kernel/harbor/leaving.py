@@ -22,6 +22,12 @@ SHOWN_MAX = 20
 """Processes, files and warnings that are named."""
 _LOOK_LIMITS = Limits(cpu_s=10.0, wall_s=100.0)
 
+_NOBODYS = (
+    CONVENTION, "/logs", "/solution", "/tmp", "/var/tmp", "/proc", "/sys", "/dev", "/run",  # noqa: S108
+    "/.dockerenv", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf",
+)  # fmt: skip
+"""What is written beside any work, by everybody or by a container engine."""
+
 _PROCESSES = """for status in /proc/[0-9]*/status; do
   [ "$status" = /proc/1/status ] || [ "$status" = "/proc/$$/status" ] && continue
   name= state=
@@ -126,7 +132,7 @@ async def undeclared(sandbox: Sandbox, since_s: float, artifacts: Sequence[str |
     command = f"find / -xdev -type f -newermt @{since_s:.3f} 2>/dev/null | head -n 500"
     seen = await sandbox.exec(command, cwd="/", limits=_LOOK_LIMITS)
     declared = [each if isinstance(each, str) else each.source for each in artifacts]
-    skipped = (*declared, CONVENTION, "/logs", "/solution", "/tmp", "/var/tmp", "/proc", "/run")  # noqa: S108 - names, not files
+    skipped = (*declared, *_NOBODYS)
     names = [
         line
         for line in seen.output.decode(errors="replace").splitlines()

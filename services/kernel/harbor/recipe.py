@@ -12,6 +12,9 @@ from services.kernel.harbor.config import Environment
 from services.kernel.harbor.task import HarborTask, limits_of
 from services.kernel.sandbox.protocol import Image, Limits
 
+BASE_NAMES = ("envwheel/base:1",)
+"""What a Dockerfile may say in FROM for the base, whatever the installation calls its own."""
+
 
 class BuildFailedError(Exception):
     """The task's own build does not succeed; trying again changes nothing."""
@@ -67,6 +70,8 @@ class ImageBuilder(Protocol):
             SandboxError: infrastructure.
         """
         ...
+
+    async def close(self) -> None: ...
 
 
 def recipe_of(task: HarborTask, *, verifier: bool = False) -> Recipe:

@@ -123,7 +123,7 @@ class _Talk:
             text = str(said.get("stream", ""))
             if match := _STEP.match(text):
                 self.step = match[1].strip()
-            elif text and not text.startswith((" ---> ", "Removing intermediate container")):
+            elif text.strip() and not text.startswith((" ---> ", "Removing intermediate container")):
                 self._said += text.encode()
                 del self._said[OUTPUT_BYTES_MAX:]
             ended = ended or "Successfully tagged" in text or "Successfully built" in text
