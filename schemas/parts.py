@@ -1,13 +1,23 @@
 """Pieces that several messages carry."""
 
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from schemas.models import ModelRules
 from schemas.outcomes import Direction, Dropped, GateOutcome, Retired
 from schemas.science import Section
+
+Arm = Literal["prompt", "prompt+feedback", "terminal"]
+"""How a proposer works: one completion; completions with the gates' answer between them; a shell of its own (paper)."""
 
 
 class Usage(Section, frozen=True, kw_only=True, omit_defaults=True):
     """What a try spent, in counts that follow from its causes."""
 
     prompt_tokens: int = 0
+    cached_tokens: int = 0
+    """Of `prompt_tokens`, those that the endpoint had in its cache."""
     completion_tokens: int = 0
     turns: int = 0
 
@@ -17,8 +27,10 @@ class RosterEntry(Section, frozen=True, kw_only=True):
 
     name: str
     model: str
-    arm: str = "terminal"
+    arm: Arm = "terminal"
     share: float = 1.0
+    rules: ModelRules | UnsetType = UNSET
+    """How a model behind an endpoint is asked; none for a built-in one."""
 
 
 class RolloutRef(Section, frozen=True, kw_only=True):
