@@ -202,6 +202,59 @@ async def test_a_trusted_start_runs_the_images_programs_and_shows_the_agents_fil
     assert result.output == b"work\nconf\n1\nls: cannot access '/etc/ld.so.preload': No such file or directory\n2\n"
 
 
+@pytest.mark.parametrize("trusted_system", [False, True])
+async def test_a_start_from_a_snapshot_keeps_what_kind_each_file_is(
+    rig: Rig, sandbox: Sandbox, trusted_system: bool
+) -> None:
+    made = """
+    mkdir -p d/closed; echo same > d/one; ln d/one d/two; truncate -s 8M d/hole; printf end >> d/hole; mkfifo d/pipe
+    printf '#!/bin/sh\\necho ran\\n' > d/run; chmod 4755 d/run; ln -s /nowhere d/link; : > d/empty
+    echo x > $'d/\\xff\\n'
+    touch -d @1000000000.5 d/one; echo deep > d/closed/f; chmod 000 d/closed; touch -d @1100000000 d
+    rm -r /home/agent; echo now a file > /home/agent; rm /etc/shells; mkdir /etc/shells; echo in > /etc/shells/f
+    mkdir /var/empty; rm -r /var/log; mkdir /var/log; ln -s /app /srv/link; rm -r /opt; ln -s /app /opt
+    """
+    assert (await sandbox.exec(made)).exit_code == 0
+    look = (
+        "cd /app/d; stat -c '%n %a %h %Y' one two hole run . ; stat -c %F pipe link closed; cat closed/f; ./run; "
+        "ls -A . | od -c | tail -3; test one -ef two && echo hard; "
+        "test $(du -k hole | cut -f1) -lt 1000 && echo sparse; tail -c 3 hole; "
+        "cat /home/agent /etc/shells/f; stat -c '%F %N' /var/empty /var/log /srv/link /opt; "
+        "ls -A /var/log"
+    )
+    before = (await sandbox.exec(look)).output
+    assert before.splitlines()[1] == b"two 644 2 1000000000"
+    assert b"hard\nsparse\nend" in before
+    snapshot = await sandbox.snapshot()
+    again = await rig.start(snapshot=snapshot, trusted_system=trusted_system)
+    assert (await again.exec(look)).output == before
+
+
+async def test_a_link_on_the_way_to_a_system_file_is_left_out_of_a_trusted_start(rig: Rig, sandbox: Sandbox) -> None:
+    await sandbox.exec(
+        "mkdir /evil; touch /evil/openssl.cnf; echo kept > /app/f; rm -rf /etc/ssl; ln -s /evil /etc/ssl"
+    )
+    snapshot = await sandbox.snapshot()
+    look = "ls /etc/ssl/openssl.cnf; test -L /etc/ssl && echo link; cat /app/f"
+    assert b"link\nkept\n" in (await (await rig.start(snapshot=snapshot)).exec(look)).output
+    trusted = await rig.start(snapshot=snapshot, trusted_system=True)
+    untouched = await rig.start()
+    await untouched.exec("echo kept > /app/f")
+    assert (await trusted.exec(look)).output == (await untouched.exec(look)).output
+
+
+async def test_snapshots_may_follow_one_another_and_the_first_may_go(rig: Rig, sandbox: Sandbox) -> None:
+    await sandbox.exec("echo 1 > one; mkdir -p d; echo x > d/gone; touch /usr/local/first")
+    first = await sandbox.snapshot()
+    second_box = await rig.start(snapshot=first, trusted_system=True)
+    await second_box.exec("echo 2 > two; rm d/gone; echo 3 >> one")
+    second = await second_box.snapshot()
+    await rig.backend.drop(first)
+    last = await rig.start(snapshot=second)
+    shown = await last.exec("cat one two; ls d; ls /usr/local/first")
+    assert shown.output == b"1\n3\n2\nls: cannot access '/usr/local/first': No such file or directory\n"
+
+
 async def test_a_mount_is_shown_where_asked_and_read_only_unless_said(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/f").write_text("seen")

@@ -69,7 +69,7 @@ class DockerBackend:
         self._open: set[DockerSandbox] = set()
         self._saved: dict[SnapshotId, tuple[Container, int]] = {}
         self._images: dict[str, Image] = {}
-        self._warm = WarmPool(self.options.warm_max, self._new_container)
+        self.warm = WarmPool(self.options.warm_max, self._new_container)
         self._cleaning: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -102,7 +102,7 @@ class DockerBackend:
         env = fixed_environment(image, pins, trusted_system=trusted_system)
         saved = self._find(snapshot) if snapshot is not None else None
         kind = kind_of(image, pins, limits, mounts)
-        container = self._warm.take(kind) or await self._new_container(kind)
+        container = self.warm.take(kind) or await self._new_container(kind)
         sandbox = DockerSandbox(container, image, pins, env, limits, self._open.discard, self._save)
         self._open.add(sandbox)
         if saved:
@@ -111,7 +111,7 @@ class DockerBackend:
             except BaseException:
                 await sandbox.close()
                 raise
-        self._warm.asked_for(kind)
+        self.warm.asked_for(kind)
         return sandbox
 
     async def image_of(self, reference: str) -> Image:
@@ -233,7 +233,7 @@ class DockerBackend:
 
     async def close(self) -> None:
         self._closed = True
-        await self._warm.close()
+        await self.warm.close()
         async with asyncio.TaskGroup() as group:
             for sandbox in list(self._open):
                 group.create_task(sandbox.close())

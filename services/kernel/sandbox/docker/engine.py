@@ -1,5 +1,6 @@
 """The few calls of the Docker Engine API that sandboxes need. All of them block: call them on a thread."""
 
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ from services.kernel.sandbox.protocol import SandboxError, SandboxRefusedError
 
 TIMEOUT_S = 120
 """For an answer of the engine."""
+CONNECTIONS_MAX = 32
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+CONFLICT = 409
 Spec = Mapping[str, Any]
 
 
@@ -24,18 +28,22 @@ class Engine:
     """
 
     def __init__(self, host: str = "") -> None:
-        options: dict[str, Any] = {"timeout": TIMEOUT_S, "version": "auto", "max_pool_size": 32}
+        self.host = host or os.environ.get("DOCKER_HOST") or DEFAULT_HOST
+        options: dict[str, Any] = {"timeout": TIMEOUT_S, "version": "auto", "max_pool_size": CONNECTIONS_MAX}
         try:
-            self._client = docker.DockerClient.from_env(**options) if not host else docker.DockerClient(host, **options)
-        except (DockerException, RequestException) as error:
+            _try_socket(self.host)
+            if host:
+                self._client = docker.DockerClient(host, **options)
+            else:
+                self._client = docker.DockerClient.from_env(**options)
+        except (DockerException, RequestException, OSError) as error:
             raise SandboxError(
-                f"no Docker engine answers at {host or 'DOCKER_HOST or its default place'}: {error}. Start one, name "
-                "its socket with DOCKER_HOST=unix:///…, see that this user may use it; or use the sandbox bubblewrap"
+                f"no Docker engine answers at {self.host}: {error}. Start one, name its socket with "
+                "DOCKER_HOST=unix:///…, see that this user may use it; or use the sandbox bubblewrap"
             ) from error
         self.client: Any = self._client
         """For builds: everything else of the API."""
         self._api = self._client.api
-        self.host = str(self._api.base_url)
 
     def close(self) -> None:
         self._client.close()
@@ -100,9 +108,6 @@ class Engine:
             return list(self._api.containers(all=True, filters={"label": label}))
 
 
-CONFLICT = 409
-
-
 class Attached:
     """A socket to a container's standard streams. What comes from it is in packets: eight bytes of header, and data."""
 
@@ -117,6 +122,13 @@ class Attached:
             response.close()
         self._stream.close()
         self.socket.close()
+
+
+def _try_socket(host: str) -> None:
+    """The package leaves an open socket behind where it cannot connect."""
+    if host.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(host.removeprefix("unix://"))
 
 
 @contextmanager

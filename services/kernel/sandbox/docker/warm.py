@@ -21,15 +21,15 @@ class WarmPool:
     def __init__(self, containers_max: int, make: Callable[[Kind], Awaitable[Container]]) -> None:
         self._containers_max, self._make = containers_max, make
         self._times_asked: OrderedDict[Kind, int] = OrderedDict()
-        self._waiting: list[Container] = []
+        self.waiting: list[Container] = []
         self._coming: list[Kind] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def take(self, kind: Kind) -> Container | None:
         """One that waits, if any lives."""
-        for container in [container for container in self._waiting if container.kind == kind]:
-            self._waiting.remove(container)
+        for container in [container for container in self.waiting if container.kind == kind]:
+            self.waiting.remove(container)
             if container.alive():
                 return container
             self._do(container.remove())
@@ -40,7 +40,7 @@ class WarmPool:
         self._times_asked[kind] = times = self._times_asked.pop(kind, 0) + 1
         if len(self._times_asked) > KINDS_MAX:
             self._times_asked.popitem(last=False)
-        ready = sum(container.kind == kind for container in self._waiting) + self._coming.count(kind)
+        ready = sum(container.kind == kind for container in self.waiting) + self._coming.count(kind)
         if times > 1 and ready < self._containers_max and len(self._coming) < self._containers_max:
             self._coming.append(kind)
             self._do(self._prepare(kind))
@@ -49,11 +49,11 @@ class WarmPool:
         """One that does not start is nobody's trouble yet: whoever asks next tries it, and hears of it."""
         try:
             with suppress(SandboxError):
-                self._waiting.append(await self._make(kind))
+                self.waiting.append(await self._make(kind))
         finally:
             self._coming.remove(kind)
-        while len(self._waiting) > (0 if self._closed else self._containers_max):
-            await self._waiting.pop(0).remove()
+        while len(self.waiting) > (0 if self._closed else self._containers_max):
+            await self.waiting.pop(0).remove()
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -68,5 +68,5 @@ class WarmPool:
     async def close(self) -> None:
         self._closed = True
         await self.settle()
-        while self._waiting:
-            await self._waiting.pop().remove()
+        while self.waiting:
+            await self.waiting.pop().remove()

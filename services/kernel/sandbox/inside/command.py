@@ -6,7 +6,7 @@ import select
 import time
 
 from services.kernel.sandbox.inside.streams import DRAIN_BYTES, Feed, Output, read_available
-from services.kernel.sandbox.inside.usage import Bounds, Usage, live_pids, unlinked_bytes
+from services.kernel.sandbox.inside.usage import Bounds, OomKills, Usage, live_pids, unlinked_bytes
 from services.kernel.sandbox.inside.wire import Control
 
 TICK_MIN_S = 0.01
@@ -74,9 +74,18 @@ class Tree:
 
 
 class Command:
-    def __init__(self, tree: Tree, control: Control, bounds: Bounds, null_fd: int, account: Account | None) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        control: Control,
+        bounds: Bounds,
+        null_fd: int,
+        account: Account | None,
+        oom_kills: OomKills,
+    ) -> None:
         self._tree, self._control, self._bounds, self._null_fd = tree, control, bounds, null_fd
-        self._account = account
+        self._account, self._oom_kills = account, oom_kills
+        self._killed_before = oom_kills.count()
         self._started = time.monotonic()
         self._cpu_before_s = tree.cpu_s()
         self._feeds: dict[int, Feed] = {}
@@ -125,13 +134,16 @@ class Command:
             if self._control.fd in ready:
                 return self._control.read_frame()[1]
             if self._pidfd in ready:
-                return b"exited"
+                return b"memory_limit" if self._oom_killed() else b"exited"
             if time.monotonic() >= next_tick:
                 why = self._limit_met(thorough=tick_s >= TICK_MAX_S)
                 if why:
                     return why
                 tick_s = min(TICK_MAX_S, tick_s * 1.5)
                 next_tick = time.monotonic() + tick_s
+
+    def _oom_killed(self) -> bool:
+        return self._oom_kills.count() > self._killed_before
 
     def _limit_met(self, *, thorough: bool) -> bytes:
         self._tree.reap()
@@ -144,7 +156,7 @@ class Command:
             return b"cpu_limit"
         if usage.threads > bounds.pids:
             return b"pids_limit"
-        if usage.over_memory(bounds.memory_bytes):
+        if self._oom_killed() or usage.over_memory(bounds.memory_bytes):
             return b"memory_limit"
         if thorough and unlinked_bytes(usage.pids) > bounds.disk_bytes:
             return b"disk_limit"
@@ -187,9 +199,9 @@ def become(
     try:
         os.setsid()
         for target, fd in enumerate(fds):
-            os.dup2(fd, target)
+            hand_down(fd, target)
         if script_fd >= 0:
-            os.dup2(script_fd, SCRIPT_FD)
+            hand_down(script_fd, SCRIPT_FD)
         prefer_for_oom()
         bounds.apply()
         if account is not None:
@@ -209,6 +221,12 @@ def become(
         os.write(2, b"cannot start the command: " + str(error).encode("utf-8", "backslashreplace") + b"\n")
     finally:
         os._exit(code)
+
+
+def hand_down(fd: int, target: int) -> None:
+    """As `target`, open in the program too: a copy onto itself would still be closed there."""
+    os.dup2(fd, target)
+    os.set_inheritable(target, True)
 
 
 def prefer_for_oom() -> None:

@@ -57,12 +57,9 @@ class Supervisor:
         bounds = Bounds(parts[0])
         self._memory_bytes_max = bounds.memory_bytes
         env_end = 5 + int(parts[4])
-        killed_before = self._oom_kills.count()
-        command = Command(self._tree, self._control, bounds, self._null_fd, self._account)
+        command = Command(self._tree, self._control, bounds, self._null_fd, self._account, self._oom_kills)
         command.start(parts[env_end:], parts[5:env_end], *parts[1:4])
         why = command.wait()
-        if self._oom_kills.count() > killed_before:
-            why = b"memory_limit"  # of the container, which the kernel holds
         numbers = command.finish(why)
         return [why, *numbers, str(command.output.total).encode(), command.output.kept()]
 
