@@ -109,9 +109,7 @@ class Mesh:
 
     def tell(self) -> None:
         children = {
-            service.name: Child(
-                pid=service.pid, starts=service.starts, uid=service.uid, last_error=service.last_error
-            )
+            service.name: Child(pid=service.pid, starts=service.starts, uid=service.uid, last_error=service.last_error)
             for service in self.services
         }
         children["nats-server"] = Child(pid=self.server.pid, starts=self.server_starts)
@@ -201,6 +199,11 @@ def build(folder: RunFolder, file: RunFile, server: NatsServer, users: Users, ba
                 "artifacts": folder.artifacts,
                 "work": own,
                 "base": wide.base,
+                "sandbox": wide.sandbox,
+                "docker-host": wide.docker_host,
+                "docker-runtime": wide.docker_runtime,
+                "docker-build-network": wide.docker_build_network,
+                "docker-pull": wide.docker_pull,
                 "replica": number,
                 "slots": slots,
                 "in-flight-max": wide.in_flight_max,

@@ -51,6 +51,8 @@ async def turn(folder: RunFolder, file: RunFile, *, quiet: bool = False) -> Asyn
     with folder.held("start"):
         users = choose_users(file.deployment, folder.root)
         base = find_base(file.deployment.base, folder.root)
+        if file.deployment.sandbox == "docker" and base.kind == "host":
+            raise CliError("containers cannot show this host's /usr: make a base with `envwheel base build`, name it")
         server = NatsServer(folder.nats)
         server.start()
         mesh = build(folder, file, server, users, f"{base.kind} {base.digest[:16]}")
@@ -120,7 +122,7 @@ def check_same(began: Science, wanted: Science) -> None:
 def find_base(name: str, work: Path) -> Base:
     """The base that all sandboxes of this run start from; `work` keeps what was found out about it."""
     if name != "host" and not Path(name).is_dir():
-        raise CliError(f"no base at {name}: make it with `envwheel base build --to {name}`, or use base = \"host\"")
+        raise CliError(f'no base at {name}: make it with `envwheel base build --to {name}`, or use base = "host"')
     return choose_base(name, work / "base")
 
 

@@ -1,8 +1,11 @@
 """What a service is told at its start: where the log and the artifacts are, and its own folder. No science in here."""
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+
+SandboxKind = Literal["bubblewrap", "docker"]
 
 
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -16,6 +19,13 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Folder of this replica alone: sandboxes, caches, logs."""
     base: str = "host"
     """`host`, or the folder of a built base."""
+    sandbox: SandboxKind = "bubblewrap"
+    docker_host: str = ""
+    """Where the engine listens; empty: its default place."""
+    docker_runtime: str = ""
+    """An OCI runtime that the engine knows; empty: its default."""
+    docker_build_network: bool = False
+    docker_pull: bool = False
     replica: str = "0"
     slots: int = 1
     """Work messages handled at once."""

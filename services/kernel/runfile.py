@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from schemas.science import Count, Natural, Positive, Science, Section
+from services.kernel.options import SandboxKind
 
 Tree = dict[str, Any]
 Path = tuple[str, ...]
@@ -31,6 +32,17 @@ class Deployment(Section, frozen=True, kw_only=True):
     base: str = "auto"
     """`host` shows this machine's /usr to sandboxes, read-only; a folder is one that `envwheel base build` made; `auto`
     is ./bases/default where that was built, else `host`. Settled when the run starts."""
+    sandbox: SandboxKind = "bubblewrap"
+    """`docker`: sandboxes are containers of a Docker engine, and Dockerfiles are built by it. Needs a built base; the
+    services then run as who started them, since who commands an engine can do what root can."""
+    docker_host: str = ""
+    """Where the engine listens, as `unix:///run/docker.sock`; empty: the engine's default place."""
+    docker_runtime: str = ""
+    """An OCI runtime that the engine knows, such as `runsc` (gVisor); empty: the engine's default."""
+    docker_build_network: bool = False
+    """Whether RUN lines of a build reach the network. Sandboxes never do."""
+    docker_pull: bool = False
+    """Whether images that are not in the engine may be pulled."""
     users: Literal["auto", "same"] = "auto"
     """`auto`: as root, each service gets a uid of its own; `same`: all run as who started them."""
     proposers: Count = 1
@@ -210,4 +222,4 @@ def _value(value: str | float | list[Any] | tuple[Any, ...]) -> str:
     if isinstance(value, str):
         # A TOML basic string takes JSON's escapes.
         return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
-    return repr(value)
+    return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -7,18 +7,18 @@ import shutil
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from services.kernel.errors import KernelError
 from services.kernel.harbor.build import LayerBuilder
 from services.kernel.harbor.grade import Grader
 from services.kernel.harbor.recipe import BASE_NAMES, ImageBuilder
+from services.kernel.options import SandboxKind as SandboxKind
+from services.kernel.options import ServiceOptions
 from services.kernel.sandbox.base import Base, host_base, load_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
 from services.kernel.sandbox.docker.options import DockerOptions
 from services.kernel.sandbox.protocol import Image, LimitCheck, SandboxBackend
 
-SandboxKind = Literal["bubblewrap", "docker"]
 NEEDED = frozenset({"network", "memory", "pids", "cpu", "output", "kill", "isolation"})
 """Properties without which no service starts."""
 
@@ -104,6 +104,20 @@ async def open_workshop(
         await workshop.close()
         raise
     return workshop
+
+
+async def workshop_of(options: ServiceOptions, base_digest: str) -> Workshop:
+    """A service's own, on the run's base. Raises as `open_workshop`."""
+    docker = DockerOptions(
+        host=options.docker_host,
+        runtime=options.docker_runtime or None,
+        build_network=options.docker_build_network,
+        pull=options.docker_pull,
+        labels=(("envwheel.run", options.run),),
+    )
+    return await open_workshop(
+        options.base, options.work, sandbox=options.sandbox, docker=docker, base_digest=base_digest
+    )
 
 
 def _with_layers(base: Base, work: Path, base_names: Collection[str]) -> Workshop:

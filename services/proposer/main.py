@@ -5,7 +5,7 @@ import asyncio
 from schemas.outcomes import Role
 from services.kernel import service
 from services.kernel.options import ServiceOptions
-from services.kernel.workshop import open_workshop
+from services.kernel.workshop import workshop_of
 from services.proposer import policy
 from services.proposer.handler import ProposerHandler
 
@@ -15,7 +15,7 @@ async def serve(options: ServiceOptions, stop: asyncio.Event) -> None:
 
 
 async def build(context: service.Context) -> ProposerHandler:
-    workshop = await open_workshop(context.options.base, context.options.work, base_digest=context.run.base_digest)
+    workshop = await workshop_of(context.options, context.run.base_digest)
     return ProposerHandler(
         log=context.log,
         speaker=context.speaker,

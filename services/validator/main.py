@@ -6,7 +6,7 @@ from schemas.outcomes import Role
 from services.kernel import service
 from services.kernel.heldout.grams import read_grams
 from services.kernel.options import ServiceOptions
-from services.kernel.workshop import open_workshop
+from services.kernel.workshop import workshop_of
 from services.validator import policy
 from services.validator.handler import ValidatorHandler
 
@@ -16,7 +16,7 @@ async def serve(options: ServiceOptions, stop: asyncio.Event) -> None:
 
 
 async def build(context: service.Context) -> ValidatorHandler:
-    workshop = await open_workshop(context.options.base, context.options.work, base_digest=context.run.base_digest)
+    workshop = await workshop_of(context.options, context.run.base_digest)
     grams = context.run.heldout_grams
     return ValidatorHandler(
         run=context.options.run,

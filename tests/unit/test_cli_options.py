@@ -31,6 +31,13 @@ def test_variables_give_all_options() -> None:
     )
 
 
+def test_a_docker_engine_is_named_like_any_other_option() -> None:
+    more = {"ENVWHEEL_SANDBOX": "docker", "ENVWHEEL_DOCKER_HOST": "unix:///x", "ENVWHEEL_DOCKER_PULL": "true"}
+    options = read_options({"docker_build_network": "False"}, NEEDED | more)
+    assert (options.sandbox, options.docker_host, options.docker_runtime) == ("docker", "unix:///x", "")
+    assert (options.docker_pull, options.docker_build_network) == (True, False)
+
+
 def test_a_flag_wins_over_a_variable_and_an_empty_one_is_none() -> None:
     options = read_options({"run": "other", "slots": None}, NEEDED | {"ENVWHEEL_SLOTS": ""})
     assert (options.run, options.slots) == ("other", 1)
@@ -39,6 +46,7 @@ def test_a_flag_wins_over_a_variable_and_an_empty_one_is_none() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        ({"ENVWHEEL_SANDBOX": "podman"}, "podman"),
         ({"ENVWHEEL_SLOT": "3"}, "unknown variable ENVWHEEL_SLOT"),
         ({"ENVWHEEL_SLOTS": "many"}, "slots"),
         ({"ENVWHEEL_SLOTS": "0"}, "--slots is 0: at least 1"),

@@ -43,6 +43,7 @@ def test_an_empty_file_is_all_defaults() -> None:
         ("[science]\nprofile = 3", "run.toml:2: science.profile: expected a string"),
         ("science = 3", "run.toml:1: science: expected `object`, got `int`"),
         ("[science]\nrounds = 1\nrounds = 2", "run.toml:3: not TOML: "),
+        ("[deployment]\nsandbox = 'podman'", "run.toml:2: deployment.sandbox: invalid enum value 'podman'"),
         ("[deployment]\ndrain_s = 60", "run.toml:2: deployment.drain_s: expected `float` <= 3.5"),
     ],
 )
@@ -85,7 +86,7 @@ text_values = st.text(st.characters(codec="utf-8"), max_size=12)
 )
 def test_a_written_file_reads_back_equal(seed: int, domains: list[str], rate: float, base: str, target: int) -> None:
     science = Science(domains=tuple(domains), training=TrainingRules(learning_rate=rate), pool=PoolRules(target=target))
-    file = RunFile(seed=seed, science=science, deployment=Deployment(base=base))
+    file = RunFile(seed=seed, science=science, deployment=Deployment(base=base, docker_pull=bool(seed % 2)))
     assert read(write_runfile(file)) == file
 
 

@@ -13,6 +13,7 @@ from services.kernel.agent.harness import run_group
 from services.kernel.agent.model_brain import ModelBrain
 from services.kernel.errors import KernelError
 from services.kernel.harbor.grade import EnvironmentBroken, Grade
+from services.kernel.harbor.health import await_healthy
 from services.kernel.harbor.task import HarborTask
 from services.kernel.models.protocol import Engine
 from services.kernel.models.template import Template
@@ -64,6 +65,7 @@ async def play(
         async def start() -> Sandbox:
             sandbox = await workshop.backend.start(image, pins=pins, limits=limits.exec)
             opened.push_async_callback(sandbox.close)
+            await await_healthy(sandbox, task.config.environment.healthcheck, limits.exec)
             return sandbox
 
         sandboxes = await _all(start() for _ in range(request.attempts))
@@ -87,11 +89,11 @@ async def _grade_all(
     workshop: Workshop, task: HarborTask, image: Image, sandboxes: Sequence[Sandbox], episodes: Sequence[Episode]
 ) -> list[Attempt]:
     async def grade(sandbox: Sandbox, episode: Episode) -> Attempt:
-        snapshot = await sandbox.snapshot()
+        left = await workshop.grader.leave(task, sandbox)
         try:
-            return Attempt(episode, await workshop.grader.grade(task, image, snapshot))
+            return Attempt(episode, await workshop.grader.grade(task, image, left.snapshot))
         finally:
-            await workshop.backend.drop(snapshot)
+            await workshop.backend.drop(left.snapshot)
 
     return await _all(grade(sandbox, episode) for sandbox, episode in zip(sandboxes, episodes, strict=True))
 
