@@ -1,4 +1,4 @@
-"""Faults that a lazy or hostile agent finds: verifier bites, resists cheating."""
+"""Faults that a lazy or hostile agent finds: verifier bites, resists cheating, isolated verifier."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.support.corpus_shapes import (
 
 LETTER = '[ "$(cat /app/letter.txt)" = "signed, sealed" ]'
 TEST = str(letter()["tests/test.sh"])
-BITES, CHEATING = "verifier bites", "resists cheating"
+BITES, CHEATING, ISOLATED = "verifier bites", "resists cheating", "isolated verifier"
 
 
 def toothless() -> Iterator[Known]:
@@ -88,3 +88,15 @@ def _cheatable_programs() -> Iterator[Known]:
     settings = " -c /dev/null --rootdir=/tests --confcutdir=/tests"
     open_run = {"tests/test.sh": swap(str(stock()["tests/test.sh"]), settings, "")}
     yield changed(CHEATING, "its settings of pytest lie with the agent", stock(), open_run, {}, "pytest")
+
+
+def reachable() -> Iterator[Known]:
+    """Grading that an agent's files reach although the harness keeps them apart."""
+    dockerfile = "environment/Dockerfile"
+    ways = {
+        "modules of python come from the agent's folder": ("PYTHONPATH=/app", "PYTHONPATH=/usr/share/none", ()),
+        "programs come from the agent's folder": ("PATH=/app/bin:/usr/bin:/bin", "PATH=/usr/bin:/bin", (CHEATING,)),
+    }
+    for name, (wrong, right, also) in ways.items():
+        faulty, healthy = ({dockerfile: f"{DOCKERFILE}ENV {each}\n"} for each in (wrong, right))
+        yield replace(changed(ISOLATED, name, letter(), faulty, healthy), also=also)

@@ -5,7 +5,7 @@ import tarfile
 from collections.abc import Iterator
 
 from tests.support.corpus_known import Known, archive_of, changed
-from tests.support.corpus_shapes import DOCKERFILE, SOLVE, TOML, Text, but, letter, swap, tally
+from tests.support.corpus_shapes import DOCKERFILE, SOLVE, TOML, Text, apart, but, letter, swap, tally
 
 BOM = "\ufeff"
 TOML_FAULTS: dict[str, tuple[str, str, str, str]] = {
@@ -201,6 +201,11 @@ def malformed() -> Iterator[Known]:
         yield changed("well-formed", name, letter(), faulty, healthy, where)
     for name, (wrong_files, right_files, where) in FILE_FAULTS.items():
         yield changed("well-formed", name, letter(), wrong_files, right_files, where)
+    outputs = str(apart()["task.toml"])
+    wrong, right = (
+        {"task.toml": swap(outputs, '"/app/out"', f'"/app/out", "{each}"')} for each in ("/etc", "/srv/log")
+    )
+    yield changed("well-formed", "an artifact that holds programs", apart(), wrong, right, "artifacts")
     for name, (archive, where) in archives().items():
         yield Known("well-formed", name, archive, letter(), where)
 

@@ -10,6 +10,7 @@ from tests.support.corpus_shapes import (
     TALLY_STEPS,
     TOML,
     Text,
+    apart,
     bash_verifier,
     letter,
     stock,
@@ -47,6 +48,8 @@ def unsolved() -> Iterator[Known]:
     for name, (wrong, right, says) in solutions.items():
         faulty, healthy = ({"solution/solve.sh": SOLVE + lines} for lines in (wrong, right))
         yield changed("oracle passes", name, tally(), faulty, healthy, says)
+    elsewhere = swap(str(apart()["task.toml"]), "/app/out", "/app/elsewhere")
+    yield changed("oracle passes", "its output is not declared", apart(), {"task.toml": elsewhere}, {}, "words")
     for name, wrong_files, right_files, says in _unsolved_letters():
         yield changed("oracle passes", name, letter(), wrong_files, right_files, says)
     for name, wrong_test, says in (

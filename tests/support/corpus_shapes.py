@@ -4,12 +4,10 @@ one that is graded apart.
 Each is one that every gate must let through; the corpus of faults changes one thing in one of them.
 """
 
-import re
 from collections.abc import Mapping
-from functools import cache
-from importlib import metadata
 
 from services.kernel.archive import FileEntry
+from tests.support.pytest_verifier import pytest_archive
 
 Text = str | bytes
 Texts = Mapping[str, Text]
@@ -270,11 +268,9 @@ def audit() -> dict[str, Text]:
     }
 
 
-PYTEST_LIBRARIES = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
-_UNUSED = re.compile(r"pygments/(lexers|styles)/(?!__init__|_mapping|python|diff|default)")
 RUN_PYTEST = """#!/bin/bash
 alone="-p no:cacheprovider -c /dev/null --rootdir=/tests --confcutdir=/tests"
-cd /tests && PYTHONPATH=/tests/site python3 -s -m pytest $alone -rA test_outputs.py
+cd /tests && PYTHONPATH=/tests/pytest.zip python3 -s -m pytest $alone -rA test_outputs.py
 if [ $? = 0 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
 """
 STOCK_TESTS = """import pathlib
@@ -291,18 +287,6 @@ def test_units():
 """
 
 
-@cache
-def pytest_files() -> dict[str, Text]:
-    """The pytest that runs this, for a verifier that brings its own: no base needs to hold one."""
-    found: dict[str, Text] = {}
-    for name in PYTEST_LIBRARIES:
-        for path in metadata.files(name) or ():
-            code = path.suffix == ".py" and ".." not in path.parts and not _UNUSED.match(path.as_posix())
-            if code or path.name == "METADATA":
-                found[f"tests/site/{path}"] = path.read_binary()
-    return found
-
-
 def stock() -> dict[str, Text]:
     """A verifier of pytest that leaves no report but what pytest prints."""
     return {
@@ -316,7 +300,7 @@ def stock() -> dict[str, Text]:
         + "awk '{sum += $2} END {print sum}' stock.txt > units.txt\n",
         "tests/test.sh": RUN_PYTEST,
         "tests/test_outputs.py": STOCK_TESTS,
-        **pytest_files(),
+        "tests/pytest.zip": pytest_archive(),
     }
 
 
