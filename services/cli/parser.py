@@ -36,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and end")
     group = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_wheel, _service, _log, _env, _work, _roster, _audit, _models, _base):
+    for add in (_wheel, _service, _log, _env, _work, _roster, _audit, _models, _base, _sandbox):
         add(group)
     return parser
 
@@ -315,3 +315,10 @@ def _base(group: Group) -> None:
     build = _command(base, "build", "bases:build", "Build the base from a lock of package names, versions and sha256.")
     build.add_argument("--to", type=Path, metavar="DIR", default=Path("bases/default"), help="folder of the base")
     build.add_argument("--lock", type=Path, metavar="FILE", help="packages.json of a base, to make it again")
+
+
+def _sandbox(group: Group) -> None:
+    sandbox = _below(group, "sandbox", "Look after what sandboxes leave on this machine.")
+    reap = _command(sandbox, "reap", "sandbox:reap", "Remove containers of processes that were killed.")
+    reap.add_argument("--docker-host", default="", metavar="URL", help="engine; without it $DOCKER_HOST")
+    _json(reap)

@@ -16,7 +16,7 @@ COMMANDS = (
     "demo", "up", "stop", "status", "run", "log tail", "log show", "log verify", "log export", "env check",
     "env list", "env show", "env recheck", "env grams", "env cache show", "env cache clear",
     "work list", "work retry", "work give-up", "roster", "swap proposer", "replay", "report",
-    "models build", "models pull", "models list", "base build",
+    "models build", "models pull", "models list", "base build", "sandbox reap",
 )  # fmt: skip
 
 
