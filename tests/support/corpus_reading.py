@@ -202,10 +202,10 @@ def malformed() -> Iterator[Known]:
     for name, (wrong_files, right_files, where) in FILE_FAULTS.items():
         yield changed("well-formed", name, letter(), wrong_files, right_files, where)
     outputs = str(apart()["task.toml"])
-    wrong, right = (
+    of_etc, of_log = (
         {"task.toml": swap(outputs, '"/app/out"', f'"/app/out", "{each}"')} for each in ("/etc", "/srv/log")
     )
-    yield changed("well-formed", "an artifact that holds programs", apart(), wrong, right, "artifacts")
+    yield changed("well-formed", "an artifact that holds programs", apart(), of_etc, of_log, "artifacts")
     for name, (archive, where) in archives().items():
         yield Known("well-formed", name, archive, letter(), where)
 
