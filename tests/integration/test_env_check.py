@@ -14,6 +14,7 @@ from services.cli.checks.verdict import Code
 from services.cli.entry import run
 from services.kernel.archive import write_tree
 from services.validator.gates.run import GATES
+from tests.support.engine import engine_host
 from tests.support.harbor_tasks import greeting
 
 QUICK = ("--set", "gates.flaky_repeats=1", "--set", "gates.mutants_max=1")
@@ -57,6 +58,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
     (tmp_path / "cache").symlink_to(cache)
     monkeypatch.setenv("ENVWHEEL_CACHE", str(cache))
+    # One code for all of a test, also in a checkout that somebody edits meanwhile.
+    monkeypatch.setattr("services.cli.checks.shop.code_version", lambda: "this code")
     return Bench(tmp_path, capsys)
 
 
@@ -186,6 +189,28 @@ def test_a_task_like_one_of_the_pool_is_refused_but_not_for_itself(bench: Bench)
     failed = [(gate["gate"], gate["content"]["nearest"]) for gate in found["gates"] if gate["outcome"] == "failed"]
     _, same = bench.json(task)
     assert (code, failed) == (Code.invalid, [("not a duplicate", same["env"])])
+
+
+def test_an_image_that_is_not_here_cannot_be_checked_unless_the_base_is_taken_for_it(bench: Bench) -> None:
+    task = bench.task("other", {"environment/Dockerfile": "FROM other:1\nWORKDIR /app\nCOPY files/ /app/\n"})
+    code, found = bench.json(task)
+    assert (code, found["verdict"]) == (Code.unchecked, "could not check")
+    assert "try --backend docker, or --assume-base IMAGE" in found["reason"]
+    assert bench.check(task, "--assume-base", "other:1")[0] == Code.valid
+
+
+def test_the_same_gate_says_the_same_in_containers(bench: Bench) -> None:
+    words = (bench.task("lazy", LAZY), "--backend", "docker", "--docker-host", engine_host())
+    code, found = bench.json(*words)
+    outcomes = {gate["gate"]: gate["outcome"] for gate in found["gates"]}
+    assert (code, outcomes["oracle passes"], outcomes["no-op fails"]) == (Code.invalid, "failed", "passed")
+
+
+def test_without_an_engine_nothing_is_said_about_a_task(bench: Bench) -> None:
+    task = bench.task("good")
+    words = ["env", "check", str(task), "--backend", "docker", "--docker-host", f"unix://{bench.home}/none.sock"]
+    assert run(words) == Code.unchecked
+    assert "could not check: no Docker engine answers" in bench.capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

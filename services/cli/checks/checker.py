@@ -15,7 +15,7 @@ from services.kernel.harbor.recipe import UnavailableError
 from services.kernel.harbor.task import read_task
 from services.kernel.sandbox.protocol import SandboxError
 from services.kernel.workshop import Workshop
-from services.validator.gates.gate import Finding, Gate
+from services.validator.gates.gate import Cost, Finding, Gate
 from services.validator.gates.run import GATES, GateReport, run_gates
 
 Progress = Callable[[GateRecord], None]
@@ -28,6 +28,8 @@ class Checker:
     terms: Terms
     jobs: int | None = None
     """Gates of one task at once; None: as many as there are cores."""
+    hint: str = ""
+    """What else may help where an image cannot be made here."""
 
     async def check(self, target: Target, progress: Progress | None = None) -> TaskVerdict:
         began = time.monotonic()
@@ -37,8 +39,9 @@ class Checker:
             return _verdict(target, None, began, Word.unchecked, reason=f"cannot be read: {error}")
         except ArchiveError as error:
             gates = tuple(_refused(gate, str(error)) for gate in GATES)
-            for gate in gates if progress else ():
-                progress(gate)  # type: ignore[misc] # not None, as just asked
+            if progress is not None:
+                for gate in gates:
+                    progress(gate)
             return _verdict(target, None, began, Word.invalid, gates=gates)
         return await self.check_archive(target, archive, progress)
 
@@ -59,6 +62,8 @@ class Checker:
             reason = " ".join(str(error).split()) or type(error).__name__
             return _verdict(target, env, began, Word.unchecked, reason=reason, gates=tuple(records))
         word, reason = _word(report)
+        if word is Word.unchecked and self.hint and _failed_to_build(report):
+            reason = f"{reason}; {self.hint}"
         notes = tuple(f"{note.where}: {note.message}" for note in read_task(case.files).notes)
         return _verdict(target, env, began, word, reason=reason, notes=notes, gates=tuple(records))
 
@@ -71,6 +76,10 @@ def _word(report: GateReport) -> tuple[Word, str]:
     lacking = [str(what) for finding in failed for what in finding.content.get("unsupported") or ()]
     faults = any(finding.content.get("problems") or not finding.content.get("unsupported") for finding in failed)
     return (Word.invalid, "") if faults else (Word.unchecked, "; ".join(lacking))
+
+
+def _failed_to_build(report: GateReport) -> bool:
+    return any(gate.cost is Cost.building and found.outcome is GateOutcome.failed for gate, found in report.findings)
 
 
 def _refused(gate: Gate, why: str) -> GateRecord:

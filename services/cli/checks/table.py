@@ -40,6 +40,7 @@ class GateTable:
         self._quiet = quiet
         self._records: dict[str, GateRecord] = {}
         self._live: Live | None = None
+        self._over = False
 
     def __enter__(self) -> "GateTable":
         if not self._quiet and sys.stdout.isatty():
@@ -50,6 +51,7 @@ class GateTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over = True
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -70,7 +72,7 @@ class GateTable:
                     gate.name, _styled(record.outcome.value), seconds(record.wall_s), escape(printable(record.detail))
                 )
             else:
-                now = gate.cost == min(each.cost for each in waiting)
+                now = not self._over and gate.cost == min(each.cost for each in waiting)
                 table.add_row(gate.name, _styled("running") if now else "", "", "")
         return table
 

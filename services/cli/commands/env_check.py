@@ -56,7 +56,7 @@ async def _checker(arguments: argparse.Namespace, targets: list[Target]) -> Asyn
         except TROUBLE as error:
             raise CliError(f"could not check: {' '.join(str(error).split())}", Exit.usage) from error
         kept = KeptVerdicts(cache.verdicts, {**terms.basis, **shop.basis}, fresh=arguments.fresh)
-        yield Checker(shop.workshop, terms, jobs=1 if arguments.jobs > 1 else None), kept
+        yield Checker(shop.workshop, terms, jobs=1 if arguments.jobs > 1 else None, hint=shop.hint), kept
 
 
 async def _one(arguments: argparse.Namespace, checker: Checker, target: Target) -> TaskVerdict:
