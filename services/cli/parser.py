@@ -232,13 +232,14 @@ def _recheck(env: Group) -> None:
 def _sandboxes(command: argparse.ArgumentParser, base: str | None) -> None:
     """Where the gates run their programs."""
     where = command.add_argument_group("sandboxes")
-    where.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="what sandboxes are made with")
+    own = "" if base else "; without it the run's own"
+    backend = BACKENDS[0] if base else None
+    where.add_argument("--backend", choices=BACKENDS, default=backend, help=f"what makes sandboxes{own}")
     where.add_argument("--docker-host", default="", metavar="URL", help="engine; without it $DOCKER_HOST")
     where.add_argument("--docker-runtime", metavar="NAME", help="OCI runtime of containers, e.g. runsc")
     where.add_argument("--pull", action="store_true", help="let the engine pull images that it lacks")
     where.add_argument("--build-network", action="store_true", help="let builds reach the network; solving never does")
-    text = "`host`, or the folder of a built base" + ("" if base else "; without it the run's own")
-    where.add_argument("--base", default=base, help=text)
+    where.add_argument("--base", default=base, help=f"`host`, or the folder of a built base{own}")
     where.add_argument(
         "--assume-base",
         action="append",

@@ -24,6 +24,7 @@ from services.cli.folder import RunFolder, find_run
 from services.cli.outcome import CliError, Exit, say, say_json, say_table
 from services.kernel.artifacts import ArtifactStore
 from services.kernel.heldout.grams import read_grams
+from services.kernel.runfile import Deployment
 
 
 @dataclass
@@ -67,8 +68,7 @@ async def _recheck(arguments: argparse.Namespace) -> Code:
     if arguments.retire and history.finished:
         raise CliError("this run has finished: nothing is retired in it any more")
     chosen = _chosen(history, arguments)
-    if arguments.base is None:
-        arguments.base = _base_of(folder)
+    _as_the_run(arguments, folder.file().deployment)
     try:
         base, verdicts = await _check(arguments, history, folder, chosen)
     except TROUBLE as error:
@@ -130,9 +130,16 @@ def _chosen(history: History, arguments: argparse.Namespace) -> list[str]:
     return chosen
 
 
-def _base_of(folder: RunFolder) -> str:
-    named = folder.file().deployment.base
-    return "host" if named == "auto" else named
+def _as_the_run(arguments: argparse.Namespace, deployment: Deployment) -> None:
+    """What was not said about sandboxes is as the run has it."""
+    if arguments.base is None:
+        arguments.base = "host" if deployment.base == "auto" else deployment.base
+    if arguments.backend is None:
+        arguments.backend = deployment.sandbox
+    if not arguments.docker_host:
+        arguments.docker_host = deployment.docker_host
+    if arguments.docker_runtime is None:
+        arguments.docker_runtime = deployment.docker_runtime or None
 
 
 async def _check(
