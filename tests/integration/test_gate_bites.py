@@ -7,16 +7,14 @@ import pytest
 import pytest_asyncio
 
 from schemas.outcomes import GateOutcome
-from schemas.science import GateRules
 from services.kernel.harbor.grade import Grade
 from services.kernel.sandbox.protocol import SandboxError
 from services.kernel.workshop import Workshop
 from services.validator.gates.bites import VerifierBites
-from services.validator.gates.gate import Case, Finding
-from services.validator.gates.reading import WellFormed
-from services.validator.gates.running import Builds, OraclePasses
-from tests.support.harbor_tasks import TOML, greeting
-from tests.support.shop import case_of, open_shop
+from services.validator.gates.gate import Finding
+from tests.support.gate_runs import Changes, solved
+from tests.support.harbor_tasks import TOML
+from tests.support.shop import open_shop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -57,16 +55,7 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Worksh
         yield opened
 
 
-async def solved(shop: Workshop, changes: dict[str, str | bytes | None], **rules: float) -> Case:
-    """A case whose solution has been seen to earn 1."""
-    case = case_of(shop, greeting(changes), rules=GateRules(**rules))  # type: ignore[arg-type] # numbers by name
-    for gate in (WellFormed(), Builds(), OraclePasses()):
-        found = await gate.check(case)
-        assert found.outcome is GateOutcome.passed, found
-    return case
-
-
-async def bite(shop: Workshop, changes: dict[str, str | bytes | None], **rules: float) -> Finding:
+async def bite(shop: Workshop, changes: Changes, **rules: float) -> Finding:
     return await VerifierBites().check(await solved(shop, changes, **rules))
 
 

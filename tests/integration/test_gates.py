@@ -20,8 +20,9 @@ from services.kernel.sandbox.protocol import SandboxError
 from services.kernel.workshop import Workshop, WorkshopError, open_workshop
 from services.validator.gates.gate import DETAIL_CHARS_MAX, Case, Cost, Finding, Need
 from services.validator.gates.likeness import sketch_of
-from services.validator.gates.run import DRAFT_GATES, GATES, GateReport, run_gates
+from services.validator.gates.run import DRAFT_GATES, GATES, run_gates
 from tests.integration.test_harbor_far_tasks import FOLDER
+from tests.support.gate_runs import HALF_DONE, TWO_TESTS, finding, only_where, outcomes, stopped_at
 from tests.support.harbor_tasks import TEST_SH, TOML, greeting
 from tests.support.shop import Files, case_of, composed, open_shop
 
@@ -41,7 +42,6 @@ NAMES = [
 COSTLY = 2
 """The last ones, of which drafts are spared."""
 PASSED, FAILED, SKIPPED = GateOutcome.passed, GateOutcome.failed, GateOutcome.skipped
-SOLVE = "#!/bin/bash\nset -euo pipefail\ncd /app\n"
 HELD_OUT = "Copy every ledger of the harbour office into the blue folder and then sort them all by tonnage, please."
 
 
@@ -49,26 +49,6 @@ HELD_OUT = "Copy every ledger of the harbour office into the blue folder and the
 async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workshop]:
     async with open_shop(tmp_path_factory.mktemp("gates")) as opened:
         yield opened
-
-
-def outcomes(report: GateReport) -> dict[str, GateOutcome]:
-    return {gate.name: finding.outcome for gate, finding in report.findings}
-
-
-def finding(report: GateReport, name: str) -> Finding:
-    return next(found for gate, found in report.findings if gate.name == name)
-
-
-async def stopped_at(shop: Workshop, files: Files | bytes, gate: str, **more: object) -> Finding:
-    """What the gate found that fails; those of cheaper classes have passed, those of dearer ones were not run."""
-    report = await run_gates(case_of(shop, files, **more))
-    cost = next(each.cost for each in GATES if each.name == gate)
-    found = outcomes(report)
-    assert {found[each.name] for each in GATES if each.cost < cost} <= {PASSED}
-    assert found[gate] is FAILED
-    assert {found[each.name] for each in GATES if each.cost > cost} <= {SKIPPED}
-    assert report.verdict is Verdict.invalid
-    return finding(report, gate)
 
 
 async def test_gates_run_cheapest_first_and_drafts_are_spared_the_repeats() -> None:
@@ -221,96 +201,6 @@ async def test_an_image_that_does_not_build_says_which_step(
     assert reason in found.detail
     shown = found.observed.get("output")
     assert (shown if shown is None else base64.b64decode(shown)) == output
-
-
-TWO_TESTS = """#!/bin/bash
-cd /app
-[ "$(cat hello.txt 2>/dev/null)" = hi ] && a=passed || a=failed
-[ -e more.txt ] && b=passed || b=failed
-printf '{"results":{"tests":[{"name":"a","status":"%s"},{"name":"b","status":"%s"}]}}' $a $b > /logs/verifier/ctrf.json
-case $a$b in passedpassed) r=1;; failedfailed) r=0;; *) r=0.5;; esac
-echo $r > /logs/verifier/reward.txt
-"""
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"tests/test.sh": TWO_TESTS}, "the solution earns 0.5 (b)"),
-        ({"solution/solve.sh": SOLVE + "echo hi > hello.txt\nfalse\necho on\n"}, "ends with exit code 1"),
-        (
-            {
-                "solution/solve.sh": SOLVE + "echo hi > hello.txt\nwhile :; do :; done\n",
-                "task.toml": TOML.replace("timeout_sec = 20.0\n[verifier]", "timeout_sec = 0.3\n[verifier]"),
-            },
-            "stopped by its cpu_limit",
-        ),
-        ({"solution/solve.sh": SOLVE}, "earns 0 (says_hi)"),
-        ({"solution/solve.sh": "#!/no/such/shell\necho hi > /app/hello.txt\n"}, "earns 0"),
-        ({"tests/test.sh": "#!/bin/bash\nexit 3\n"}, "no reward file"),
-        ({"tests/test.sh": "#!/bin/bash\necho 1.5 > /logs/verifier/reward.txt\n"}, "not in [0, 1]"),
-        ({"task.toml": TOML.replace("[verifier]", 'user = "nobody-here"\n[verifier]')}, "nobody-here"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-async def test_a_solution_that_does_not_earn_one_and_end_well_fails(
-    shop: Workshop, changes: dict[str, str | bytes | None], reason: str
-) -> None:
-    assert reason in (await stopped_at(shop, greeting(changes), "oracle passes")).detail
-
-
-HALF_DONE = {"tests/test.sh": TWO_TESTS, "solution/solve.sh": SOLVE + "echo hi > hello.txt; touch more.txt\n"}
-NEEDS_HELLO = TEST_SH.replace("status=failed", "[ -e /app/hello.txt ] || exit 4\nstatus=failed")
-ALWAYS_PASSES = TEST_SH.replace("if pass; then status=passed", "status=passed; if pass; then true")
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        (HALF_DONE | {"environment/files/more.txt": "x"}, "an untouched environment earns 0.5"),
-        ({"environment/files/hello.txt": "hi\n"}, "an untouched environment earns 1"),
-        ({"tests/test.sh": NEEDS_HELLO}, "no reward file"),
-        ({"tests/test.sh": ALWAYS_PASSES}, "no test fails on an untouched environment"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-async def test_an_environment_that_pays_for_nothing_or_cannot_grade_nothing_fails(
-    shop: Workshop, changes: dict[str, str | bytes | None], reason: str
-) -> None:
-    assert reason in (await stopped_at(shop, greeting(changes), "no-op fails")).detail
-
-
-def only_where(condition: str) -> str:
-    """A verifier whose test also needs the surroundings to be so."""
-    return TEST_SH.replace("if pass; then", f"if pass && {condition}; then")
-
-
-def named(name: str) -> str:
-    """A verifier whose only test has the name that bash makes of `name`."""
-    return TEST_SH.replace('"name":"says_hi"', '"name":"%s"').replace('"$status" >', f'"{name}" "$status" >')
-
-
-IDLE_DIFFERS = named("$([ -e /app/hello.txt ] && echo done || hostname)")
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"tests/test.sh": only_where('[ "$(hostname)" = envwheel ]')}, "oracle under other surroundings"),
-        ({"tests/test.sh": only_where('[ "$(date +%Z)" = UTC ]')}, "other results of says_hi"),
-        ({"tests/test.sh": only_where("[ \"$(printf '\\303\\244' | wc -m)\" = 1 ]")}, "other results of says_hi"),
-        ({"tests/test.sh": named("t$RANDOM$RANDOM")}, "oracle under other surroundings: other results of t"),
-        ({"solution/solve.sh": SOLVE + '[ "$(hostname)" = envwheel ] && echo hi > hello.txt\n'}, "oracle under"),
-        ({"tests/test.sh": IDLE_DIFFERS}, "no-op under other surroundings: other results of elsewhere, envwheel"),
-    ],
-    ids=["hostname", "time zone", "locale", "chance", "solution", "no-op"],
-)
-async def test_results_that_hang_on_the_surroundings_are_flaky(
-    shop: Workshop, changes: dict[str, str | bytes | None], reason: str
-) -> None:
-    found = await stopped_at(shop, greeting(changes), "not flaky")
-    assert reason in found.detail
-    assert "hostname" in found.content["varied"]
 
 
 async def every(shop: Workshop, files: Files | bytes, **more: object) -> tuple[set[str], set[str]]:
