@@ -1,6 +1,7 @@
 """The gate `no leak`: neither tests nor solution can be read in the image or the instruction."""
 
 import asyncio
+import hashlib
 import re
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from typing import Any
 
 from services.kernel.harbor.task import HarborTask
 from services.kernel.meter import spend
-from services.kernel.sandbox.protocol import Image, ImageFile, SandboxRefusedError
+from services.kernel.sandbox.protocol import Image, ImageFile, SandboxBackend, SandboxRefusedError
 from services.kernel.workshop import Workshop
 from services.validator.gates.gate import Case, Cost, Finding, Need, failed, passed
 from services.validator.gates.leak_secrets import Block, Secrets, View, secrets_of
@@ -89,13 +90,37 @@ def _search_all(search: _Search, image: Image, workshop: Workshop) -> float:
     _search_instruction(search)
     for name, value in image.env:
         _search_bytes(search, f"${name}", value.encode("utf-8", "surrogateescape"))
-    above, layers = _above(image, workshop.base_image)
-    seen = {file.path for file in workshop.backend.image_files(above)} if layers else set()
+    backend, base = workshop.backend, workshop.base_image
+    above, layers = _above(image, base)
+    seen = {file.path for file in backend.image_files(above)} if layers else set()
+    known = {} if layers or not base.engine_id else _digests_of(base, backend)
     for part in layers or [above]:
-        for file in workshop.backend.image_files(part):
+        for file in backend.image_files(part):
+            content = _content(search, file)
+            if known.get(file.path) == _digest(content):
+                continue
             gone = "deleted by a later layer" if layers and file.path not in seen else ""
-            _search_bytes(search, file.path, _content(search, file), gone)
+            _search_bytes(search, file.path, content, gone)
     return time.thread_time() - began_s
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+_known: dict[str, dict[str, bytes]] = {}
+
+
+def _digests_of(base: Image, backend: SandboxBackend) -> dict[str, bytes]:
+    """Of the heads of a base's files, by path, where an engine shows images only whole. Found once for each base."""
+    if base.digest not in _known:
+        found = {}
+        for file in backend.image_files(base):
+            with file.open() as opened:
+                found[file.path] = _digest(opened.read(FILE_BYTES_MAX))
+        _known.clear()
+        _known[base.digest] = found
+    return _known[base.digest]
 
 
 def _above(image: Image, base: Image) -> tuple[Image, list[Image]]:
@@ -120,6 +145,8 @@ def _content(search: _Search, file: ImageFile) -> bytes:
 def _search_bytes(search: _Search, place: str, content: bytes, gone: str = "") -> None:
     budget = Budget(OPENED_BYTES_MAX)
     for wrapping, data in views(content, budget):
+        if not search.secrets.may_be_in(data):
+            continue
         how = ", ".join(filter(None, (wrapping, gone)))
         for secret, why, told in _found(search, View(data), place):
             search.note(secret, place, how, why, told=told)

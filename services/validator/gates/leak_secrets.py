@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from services.kernel.archive import FileEntry
-from services.validator.gates.leak_views import TEXT_BYTES_MAX, is_text
+from services.validator.gates.leak_views import is_text
 
 LINE_CHARS_MIN = 12
 LINES_MIN = 3
@@ -38,7 +38,6 @@ _HERE = re.compile(rb"(?<!<)<<-?[ \t]*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\1")
 _RUNS = re.compile(
     rb"(^|[\s/|;&(])(python|node|ruby|perl|bash|sh|awk|sed|php|lua)[0-9.]*\b[^>]*<<|>\s*\S+\.(py|sh|js|rb|pl)\b"
 )
-_HEX = re.compile(rb"(?<![0-9a-f])(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64}|[0-9a-f]{128})(?![0-9a-f])")
 
 
 class View:
@@ -90,9 +89,14 @@ class Script:
             return f"{hits} of its {len(self.own)} own lines"
         if self.own and hits == len(self.own) and 2 * hits >= len(view.marking):
             return f"{hits} of its {hits} own lines, and little else"
-        if len(view.data) <= TEXT_BYTES_MAX and not self.digests.isdisjoint(_HEX.findall(view.data.lower())):
-            return "its digest"
-        return None
+        return "its digest" if any(digest in view.data for digest in self.digests) else None
+
+    def tokens(self) -> Iterator[bytes]:
+        """One of these is in every view that gives the script away: enough lines' that no share of them misses all."""
+        lines = sorted(self.own, key=_token, reverse=True)
+        yield from map(_token, lines[: int((1 - SCRIPT_SHARE) * len(lines)) + 1])
+        yield from (_token(line) for line in sorted(self.whole - self.own)[:1] if not lines)
+        yield from self.digests
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,16 @@ class Block:
 class Secrets:
     scripts: tuple[Script, ...]
     blocks: tuple[Block, ...]
+
+    @cached_property
+    def tokens(self) -> tuple[bytes, ...]:
+        """Quick to look for. Where none of them is, there is no secret."""
+        lines = (max(block.text.split(b"\n"), key=len) for block in self.blocks)
+        found = {token for script in self.scripts for token in script.tokens()}
+        return tuple(sorted(found | set(map(_token, lines))))
+
+    def may_be_in(self, data: bytes) -> bool:
+        return any(token in data for token in self.tokens)
 
 
 def secrets_of(files: Mapping[str, FileEntry]) -> Secrets:
@@ -168,6 +182,11 @@ def _parts(script: bytes) -> tuple[bytes, list[tuple[bool, bytes]]]:
 
 def _marks(line: bytes) -> bool:
     return len(line) >= LINE_CHARS_MIN and not _COMMON.match(line)
+
+
+def _token(line: bytes) -> bytes:
+    """Its longest piece without a blank: blanks may be written otherwise elsewhere."""
+    return max(line.split(), key=lambda piece: (len(piece), piece), default=b"")
 
 
 def _digests(content: bytes) -> frozenset[bytes]:

@@ -30,8 +30,22 @@ HEAD_BYTES = 1024
 Part: TypeAlias = tuple[str, bytes]
 """How it is wrapped, and the bytes."""
 
-_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/_-]{16,}\r?\n?)+[A-Za-z0-9+/_-]*={0,2}")
+
+class _Run:
+    """Is there a run of so many letters of one alphabet? Far quicker than an expression on what has none."""
+
+    def __init__(self, alphabet: bytes, length: int, *, left_out: bytes = b"") -> None:
+        self._marks = bytes(ord("x") if letter in alphabet else ord(" ") for letter in range(256))
+        self._run, self._left_out = b"x" * length, left_out
+
+    def is_in(self, text: bytes) -> bool:
+        return self._run in text.translate(self._marks, self._left_out)
+
+
+_BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{32,}(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2}")
+_BASE64_RUN = _Run(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-", RUN_CHARS_MIN)
 _HEX = re.compile(rb"(?:[0-9A-Fa-f]{2}[\s:]?){24,}")
+_HEX_RUN = _Run(b"0123456789ABCDEFabcdef", 2 * 24, left_out=b" \t\r\n\v\f:")
 _GIT = re.compile(rb"(?:blob|tree|commit|tag) \d+\0")
 _DAMAGED = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, ValueError, IndexError)
 _TURNED = ("rot13", "reversed")
@@ -89,7 +103,7 @@ def _inside(data: bytes, budget: Budget, *, turned: bool) -> Iterator[Part]:
         if data.startswith(magic):
             yield name, _decompressed(make, data, budget.left)
             return
-    if data[:1] == b"\x78" and len(data) > 2 and int.from_bytes(data[:2]) % 31 == 0:
+    if data.startswith(_ZLIB):
         inner = _decompressed(zlib.decompressobj, data, budget.left)
         found = _GIT.match(inner)
         yield ("git object", inner[found.end() :]) if found else ("zlib", inner)
@@ -118,6 +132,11 @@ _COMPRESSED: tuple[tuple[bytes, str, Callable[[], _Decompressor]], ...] = (
     (b"BZh", "bzip2", bz2.BZ2Decompressor),
     (b"\xfd7zXZ\0", "xz", lzma.LZMADecompressor),
 )
+
+
+_ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+_KNOWN = (*(magic for magic, _, _ in _COMPRESSED), *_ZLIB, b"PK\x03\x04", b"PACK", b"\xff\xfe", b"\xfe\xff")
+_PRINTABLE = bytes((*range(7, 14), 27, *range(32, 127), *range(128, 256)))
 
 
 def _decompressed(make: Callable[[], _Decompressor], data: bytes, bytes_max: int) -> bytes:
@@ -179,15 +198,29 @@ def _after_number(data: bytes, place: int) -> int:
 
 
 def _encoded(text: bytes) -> Iterator[Part]:
-    for run in _BASE64.finditer(text):
+    for run in _BASE64.finditer(text) if _BASE64_RUN.is_in(text) else ():
         letters = b"".join(run[0].split()).rstrip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
-        if len(letters) >= RUN_CHARS_MIN:
-            yield "base64", _base64(letters)
-    for run in _HEX.finditer(text):
+        yield from _sensible("base64", _base64(letters))
+    for run in _HEX.finditer(text) if _HEX_RUN.is_in(text) else ():
         digits = run[0].translate(None, b" \t\r\n\v\f:")
-        yield "hexadecimal", binascii.unhexlify(digits[: len(digits) & ~1])
+        yield from _sensible("hexadecimal", binascii.unhexlify(digits[: len(digits) & ~1]))
     if b"\\n" in text:
         yield "escaped", _unescaped(text)
+
+
+def _sensible(wrapping: str, decoded: bytes) -> Iterator[Part]:
+    """Words and numbers decode to noise, too: what comes out must be text, or begin as something known."""
+    if decoded.startswith(_KNOWN) or _is_utf8(decoded[:HEAD_BYTES]):
+        yield wrapping, decoded
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Text, and whole but for a last letter that the end may cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return not head.translate(None, _PRINTABLE)
 
 
 def _base64(letters: bytes) -> bytes:
