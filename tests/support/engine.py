@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import sys
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
+from services.kernel.sandbox.base import load_base
 from services.kernel.sandbox.docker.backend import DockerBackend
+from services.kernel.sandbox.docker.build import import_base
 from services.kernel.sandbox.docker.engine import Engine
 from services.kernel.sandbox.docker.options import DockerOptions
 from services.kernel.sandbox.protocol import Image
@@ -46,3 +49,17 @@ def containers_of(host: str, owner_folder: Path) -> list[str]:
         return [c["State"] for c in found if c["Labels"].get("envwheel.owner", "").startswith(f"{owner_folder}/")]
     finally:
         engine.close()
+
+
+def import_folder(host: str, folder: Path) -> None:
+    """A built base becomes the image of the tests."""
+    base = load_base(folder)
+    engine = Engine(host)
+    try:
+        import_base(engine, base.root, BASE_IMAGE, base.digest)
+    finally:
+        engine.close()
+
+
+if __name__ == "__main__":
+    import_folder(os.environ[HOST_VARIABLE], Path(sys.argv[1]))
