@@ -1,19 +1,28 @@
 """Tasks are built and graded in a Docker engine as they are without one, and what only an engine can build is built."""
 
+import asyncio
 import gzip
 import io
+import os
 import tarfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from services.kernel.archive import digest
+from services.kernel.harbor.docker_builder import DockerBuilder, base_reference
 from services.kernel.harbor.dockerfile import DockerfileError
 from services.kernel.harbor.grade import Grade
-from services.kernel.harbor.recipe import BuildFailedError, NetworkWantedError, UnavailableError
+from services.kernel.harbor.recipe import BASE_NAMES, BuildFailedError, NetworkWantedError, UnavailableError
 from services.kernel.harbor.task import read_task
+from services.kernel.sandbox.base import Base
+from services.kernel.sandbox.docker.backend import DockerBackend
 from services.kernel.sandbox.docker.build import SOURCE_TIME_S
+from services.kernel.sandbox.docker.engine import Engine
+from services.kernel.sandbox.launch import uid_of
 from tests.support.harbor_tasks import TOML, greeting
 from tests.support.lab import Lab, open_lab
 
@@ -182,3 +191,34 @@ async def test_a_separate_verifier_gets_declared_outputs_alone(lab: Lab) -> None
     idle = await lab.grader.run_noop(task, image)
     assert isinstance(idle, Grade)
     assert idle.reward == 0.0
+
+
+async def test_a_built_base_becomes_an_image_owned_by_root_and_is_what_from_means(lab: Lab, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for folder in ("etc", "tmp", "closed"):
+        (root / folder).mkdir(parents=True)
+    (root / "closed").chmod(0o700)
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/bash\nkilo:x:7:7::/k:/bin/bash\n")
+    (root / "closed/one").write_text("1")
+    os.link(root / "closed/one", root / "two")
+    (root / "link").symlink_to("/etc/passwd")
+    base = Base("built", digest(str(time.time_ns()).encode()), root)
+    backend = cast(DockerBackend, lab.backend)
+    builder = DockerBuilder(backend, base, (*BASE_NAMES, "kilo/lima:1"))
+    engine, made = Engine(backend.options.host), [base_reference(base)]
+    try:
+        image = await builder.base_image()
+        assert (image.digest, uid_of(image, "kilo")) == (base.digest, 7)
+        dockerfile = "FROM kilo/lima:1\nWORKDIR /app\nCOPY files/ /app/\n"
+        reading = read_task(greeting({"environment/Dockerfile": dockerfile}))
+        assert reading.task is not None
+        built = await builder.build(reading.task)
+        made.insert(0, str(built.engine_id))
+        seen = await asyncio.to_thread(lambda: {file.path for file in backend.image_files(built)})
+        assert seen >= {"/app/notes.txt", "/etc/passwd"}
+        assert seen & {"/closed/one", "/two"}  # one file with two names comes under either
+    finally:
+        await builder.close()
+        for name in made:
+            engine.client.images.remove(name, force=True)
+        engine.close()

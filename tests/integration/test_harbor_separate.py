@@ -8,7 +8,8 @@ import pytest
 from services.kernel.archive import FileEntry
 from services.kernel.harbor.grade import EnvironmentBroken, Grade
 from services.kernel.harbor.health import UnhealthyError
-from tests.support.harbor_tasks import TEST_SH, TOML, greeting
+from tests.support.harbor_tasks import SEPARATE as APART
+from tests.support.harbor_tasks import SEPARATE_IMAGE, TEST_SH, TOML, greeting
 from tests.support.lab import Lab, open_lab
 
 SEPARATE = TOML.replace('"shared"', '"separate"')
@@ -37,6 +38,19 @@ async def test_a_declared_output_earns_its_reward_with_and_without_an_image_of_t
     idle = await lab.grader.run_noop(task, image)
     assert isinstance(idle, Grade)
     assert (idle.reward, idle.broken_by_agent, idle.artifacts) == (0.0, None, ("/logs/artifacts",))
+
+
+@pytest.mark.parametrize("changes", [APART, SEPARATE_IMAGE])
+async def test_what_real_harbor_gives_one_and_nothing_gets_the_same_here(
+    lab: Lab, changes: dict[str, str | bytes | None]
+) -> None:
+    """Real Harbor grades these very tasks in test_real_harbor."""
+    task, image = await lab.task(greeting(changes))
+    solved, idle = await lab.grader.run_solution(task, image), await lab.grader.run_noop(task, image)
+    assert isinstance(solved.grade, Grade)
+    assert isinstance(idle, Grade)
+    assert (solved.grade.reward, idle.reward) == (1.0, 0.0)
+    assert ["exit code 3" in warning for warning in solved.warnings] == [True]
 
 
 async def test_an_output_that_is_not_declared_does_not_arrive_and_is_named(lab: Lab) -> None:

@@ -23,7 +23,7 @@ from services.kernel.skills.compose import compose
 from services.kernel.skills.harbor_files import harbor_files
 from services.kernel.skills.lexicon import Names
 from tests.support.bash_box import bubblewrap
-from tests.support.harbor_tasks import greeting
+from tests.support.harbor_tasks import SEPARATE, SEPARATE_IMAGE, greeting
 
 NAMED = os.environ.get("ENVWHEEL_HARBOR", "")
 HARBOR = shutil.which(NAMED) if NAMED else None
@@ -40,6 +40,7 @@ SUBSET = {
     '[ "$(cat /srv/deep/copy.txt)" = "$(printf "kilo\\nlima")" ]\ncp /srv/deep/word.txt hello.txt\n',
 }
 """What a Dockerfile of the subset promises, checked from inside: the reward is 1 only if all of it holds."""
+APART = {"separate": SEPARATE, "separate-image": SEPARATE_IMAGE}
 FAILING_BUILD = {"environment/Dockerfile": "FROM envwheel/base:1\nWORKDIR /app\nRUN false\n"}
 
 pytestmark = [
@@ -74,6 +75,8 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_tree(unpack(pack(entries)), folder / name)
     write_tree(greeting(SUBSET), folder / "subset")
     write_tree(greeting(FAILING_BUILD), folder / "failing-build")
+    for name, changes in APART.items():
+        write_tree(greeting(changes), folder / name)
     return folder
 
 
@@ -87,7 +90,7 @@ def test_the_solution_earns_all_and_an_idle_agent_nothing(job: tuple[str, Job], 
     assert "RUN " not in (tasks / "made-plain/environment/Dockerfile").read_text()
     agent, done = job
     expected = 1.0 if agent == "oracle" else 0.0
-    assert done.rewards == dict.fromkeys([*BY_HAND, *BY_ENVWHEEL, "subset"], expected), done.output
+    assert done.rewards == dict.fromkeys([*BY_HAND, *BY_ENVWHEEL, "subset", *APART], expected), done.output
 
 
 def test_a_build_that_fails_is_an_error_and_no_reward(job: tuple[str, Job]) -> None:

@@ -47,3 +47,28 @@ def greeting(changes: Mapping[str, str | bytes | None] | None = None) -> dict[st
         for name, text in texts.items()
         if text is not None
     }
+
+
+_COLLECTS = """[[verifier.collect]]
+command = "cp /app/hello.txt /logs/artifacts/hook.txt"
+[[verifier.collect]]
+command = "exit 3"
+"""
+_DECLARES = 'artifacts = ["/app/none.txt", {source = "/app/out", exclude = ["*.o"]}]\n'
+SEPARATE: dict[str, str | bytes | None] = {
+    "task.toml": _DECLARES + TOML.replace('"shared"', '"separate"') + _COLLECTS,
+    "environment/Dockerfile": "FROM envwheel/base:1\nWORKDIR /app\nCOPY files/ /app/out/\n",
+    "solution/solve.sh": "#!/bin/bash\nset -euo pipefail\nrm out/notes.txt\nmkdir -p out/d\necho hi > hello.txt\n"
+    "cp hello.txt out/d/hello.txt\necho > out/a.o\nprintf '#!/bin/sh\\n' > out/run\nchmod +x out/run\n"
+    "echo '#!/bin/sh' > /tests.sh\n",
+    "tests/test.sh": "#!/bin/bash\ncd /app\nreward=0\n"
+    '[ "$(cat out/d/hello.txt)" = hi ] && [ "$(cat /logs/artifacts/hook.txt)" = hi ] && [ -x out/run ] &&'
+    " [ ! -e out/a.o ] && [ ! -e out/notes.txt ] && [ ! -e hello.txt ] && [ ! -e /tests.sh ] && reward=1\n"
+    'echo "$reward" > /logs/verifier/reward.txt\n',
+}
+"""Changes to `greeting`: a verifier apart, which declared files and what a hook collects reach, and nothing else."""
+SEPARATE_IMAGE: dict[str, str | bytes | None] = {
+    **SEPARATE,
+    "tests/Dockerfile": "FROM envwheel/base:1\nWORKDIR /app\nCOPY . /tests/\n",
+}
+"""The same with an image of the verifier's own."""
