@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from schemas.outcomes import GateOutcome, Verdict
+from schemas.science import GateRules
 from services.kernel.archive import FileEntry, digest, pack
 from services.kernel.harbor.task import read_task_dir
 from services.kernel.heldout.grams import HeldOutText, build_grams, read_grams
@@ -38,9 +39,12 @@ NAMES = [
     "no-op fails",
     "not flaky",
     "verifier bites",
+    "resists cheating",
+    "isolated verifier",
 ]
-COSTLY = 2
+COSTLY = 4
 """The last ones, of which drafts are spared."""
+FEW = GateRules(flaky_repeats=1, mutants_max=2)
 PASSED, FAILED, SKIPPED = GateOutcome.passed, GateOutcome.failed, GateOutcome.skipped
 HELD_OUT = "Copy every ledger of the harbour office into the blue folder and then sort them all by tonnage, please."
 
@@ -63,7 +67,7 @@ async def test_sound_environments_pass_every_gate_with_evidence(shop: Workshop) 
     hand_written = read_task_dir(FOLDER / "fill-the-gaps-copy").task
     assert hand_written is not None
     for files in (greeting(), composed("sort_numbers", "copy_file"), hand_written.files):
-        report = await run_gates(case_of(shop, files))
+        report = await run_gates(case_of(shop, files, rules=FEW))
         assert list(outcomes(report).values()) == [PASSED] * len(NAMES), report
         assert report.verdict is Verdict.valid
         oracle, noop = finding(report, "oracle passes").content, finding(report, "no-op fails").content
@@ -71,8 +75,8 @@ async def test_sound_environments_pass_every_gate_with_evidence(shop: Workshop) 
         assert noop["reward"] < 0.5
         assert oracle["tests"].keys() == noop["tests"].keys() != set()
         flaky = finding(report, "not flaky")
-        assert flaky.content["runs"] == 6
-        assert flaky.content["flake_rate_upper_95"] == pytest.approx(1 - 0.05 ** (1 / 6))
+        assert flaky.content["runs"] == 4
+        assert flaky.content["flake_rate_upper_95"] == pytest.approx(1 - 0.05 ** (1 / 4))
         assert flaky.content["varied"][:3] == ["hostname", "time zone", "locale"]
 
 
@@ -205,9 +209,9 @@ async def test_an_image_that_does_not_build_says_which_step(
 
 async def every(shop: Workshop, files: Files | bytes, **more: object) -> tuple[set[str], set[str]]:
     """Names of the gates up to `not flaky` that fail, and of those that are skipped, with all of them wanted."""
-    found = outcomes(await run_gates(case_of(shop, files, **more), all_gates=True))
-    names = NAMES[: NAMES.index("not flaky") + 1]
-    failing, skipped = ({name for name in names if found[name] is outcome} for outcome in (FAILED, SKIPPED))
+    gates = GATES[: NAMES.index("not flaky") + 1]
+    found = outcomes(await run_gates(case_of(shop, files, **more), gates, all_gates=True))
+    failing, skipped = ({name for name in found if found[name] is outcome} for outcome in (FAILED, SKIPPED))
     return failing, skipped
 
 
@@ -281,7 +285,7 @@ async def test_what_a_gate_costs_is_observed_gate_by_gate(shop: Workshop) -> Non
     assert [found.observed["own"] for _, found in report.findings] == ["a", "b"]
     assert all(found.observed["wall_s"] >= 0 for _, found in report.findings)
     assert all(found.content_bytes() == b"{}" for _, found in report.findings)
-    oracle = finding(await run_gates(case_of(shop, greeting())), "oracle passes")
+    oracle = finding(await run_gates(case_of(shop, greeting()), DRAFT_GATES), "oracle passes")
     assert oracle.observed["cpu_s"] > 0
 
 
@@ -301,7 +305,7 @@ async def test_evidence_is_the_same_bytes_in_another_workshop(shop: Workshop, tm
     )
     async with open_shop(tmp_path) as other:
         for files in cases:
-            one, two = await run_gates(case_of(shop, files)), await run_gates(case_of(other, files))
+            one, two = [await run_gates(case_of(each, files, rules=FEW)) for each in (shop, other)]
             assert [(found.outcome, found.detail, found.content_bytes()) for _, found in one.findings] == [
                 (found.outcome, found.detail, found.content_bytes()) for _, found in two.findings
             ]

@@ -9,9 +9,11 @@ from itertools import groupby
 from schemas.outcomes import GateOutcome, Verdict
 from services.kernel.meter import Watch, spending
 from services.validator.gates.bites import VerifierBites
+from services.validator.gates.cheating import ResistsCheating
 from services.validator.gates.decontaminated import Decontaminated
 from services.validator.gates.flaky import NotFlaky
 from services.validator.gates.gate import Case, Cost, Finding, Gate
+from services.validator.gates.isolation import IsolatedVerifier
 from services.validator.gates.leak import NoLeak
 from services.validator.gates.likeness import NotDuplicate
 from services.validator.gates.reading import WellFormed
@@ -27,6 +29,8 @@ GATES: tuple[Gate, ...] = (
     NoopFails(),
     NotFlaky(),
     VerifierBites(),
+    ResistsCheating(),
+    IsolatedVerifier(),
 )
 DRAFT_GATES: tuple[Gate, ...] = tuple(gate for gate in GATES if gate.cost is not Cost.repeating)
 """What a draft goes through before it is submitted: all but the costly repeats."""
