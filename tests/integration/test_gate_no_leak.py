@@ -164,6 +164,13 @@ async def test_a_file_that_is_not_wholly_looked_into_is_named(shop: Workshop) ->
     assert (found.outcome, found.detail) == (GateOutcome.passed, "not wholly looked into: /app/zeros.gz")
 
 
+async def test_names_that_no_message_could_carry_are_told_escaped(shop: Workshop) -> None:
+    lines = "RUN cp kept.txt \"$(printf 'a\\377\\033b')\" && rm kept.txt\n"
+    found = await check(shop, files_of(but(tally(), image(lines, kept_txt=SOLUTION))))
+    assert [leak["place"] for leak in found.content["leaks"]] == ["/app/a\\udcff\\x1bb", "/app/kept.txt"]
+    assert b"udcff" in found.content_bytes()
+
+
 async def test_the_evidence_is_the_same_in_another_search(shop: Workshop) -> None:
     case = await built(shop, files_of(but(tally(), FAULTS["in a layer below"][0])))
     one, two = await NoLeak().check(case), await NoLeak().check(case)

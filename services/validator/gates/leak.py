@@ -46,11 +46,12 @@ class _Search:
 
     def note(self, secret: str, place: str, how: str, why: str, *, told: bool = False) -> None:
         kept = self.told if told else self.leaks
-        kept.setdefault((secret, place), {"secret": secret, "place": place, "how": how, "why": why})
+        found = {"secret": secret, "place": _plain(place), "how": _plain(how), "why": why}
+        kept.setdefault((secret, place), found)
 
     def evidence(self) -> dict[str, list[Any]]:
         leaks, told = ([kept[key] for key in sorted(kept)] for kept in (self.leaks, self.told))
-        return {"leaks": leaks, "told": told, "cut": sorted(self.cut)}
+        return {"leaks": leaks, "told": told, "cut": sorted(map(_plain, self.cut))}
 
 
 class NoLeak:
@@ -77,6 +78,13 @@ class NoLeak:
             return replace(failed("; ".join(map(_said, leaks[:SHOWN_MAX])), **evidence), observed=observed)
         shown = ", ".join(evidence["cut"][:SHOWN_MAX])
         return replace(passed(f"not wholly looked into: {shown}" if shown else "", **evidence), observed=observed)
+
+
+def _plain(name: str) -> str:
+    """A name of the author's choice, fit to be printed: bytes that are no UTF-8 and control characters are escaped."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode() for letter in name
+    )
 
 
 def _said(leak: dict[str, str]) -> str:
@@ -113,14 +121,15 @@ _known: dict[str, dict[str, bytes]] = {}
 
 def _digests_of(base: Image, backend: SandboxBackend) -> dict[str, bytes]:
     """Of the heads of a base's files, by path, where an engine shows images only whole. Found once for each base."""
-    if base.digest not in _known:
-        found = {}
-        for file in backend.image_files(base):
-            with file.open() as opened:
-                found[file.path] = _digest(opened.read(FILE_BYTES_MAX))
-        _known.clear()
-        _known[base.digest] = found
-    return _known[base.digest]
+    if (known := _known.get(base.digest)) is not None:
+        return known
+    found = {}
+    for file in backend.image_files(base):
+        with file.open() as opened:
+            found[file.path] = _digest(opened.read(FILE_BYTES_MAX))
+    _known.clear()
+    _known[base.digest] = found
+    return found
 
 
 def _above(image: Image, base: Image) -> tuple[Image, list[Image]]:
