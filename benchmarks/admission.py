@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.admission_sides import Engine, Run, find_harbor, run_envwheel, run_harbor
+from benchmarks.admission_sides import Engine, Run, find_harbor, remove_images, run_envwheel, run_harbor
 from benchmarks.admission_tasks import write_tasks
-from benchmarks.container_costs import Cost, bubblewrap_costs, docker_command_costs
+from benchmarks.container_costs import Cost, bubblewrap_costs, docker_backend_costs, docker_command_costs
 from benchmarks.figures import Machine, Spread, machine, spread, table
 from benchmarks.gate_times import GateTime, measure
-from services.kernel.workshop import BASE_NAMES
+from services.kernel.harbor.recipe import BASE_NAMES
 
 PARTS = ("bubblewrap", "docker", "gates", "sandboxes")
 
@@ -70,8 +70,12 @@ def compare(folder: Path, *, tasks: int, repeats: int, at_once: int, engine: Eng
         _check_alike(ours, theirs, count)
         return ours, theirs
 
-    one_pass("warm-up", 2)
-    ours, theirs = zip(*(one_pass(str(number), tasks) for number in range(repeats)), strict=True)
+    try:
+        one_pass("warm-up", 2)
+        ours, theirs = zip(*(one_pass(str(number), tasks) for number in range(repeats)), strict=True)
+    finally:
+        if engine is not None:
+            remove_images(engine)
     return Comparison(
         backend="docker" if engine else "bubblewrap",
         tasks=tasks,
@@ -133,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5, help="passes of each side on bubblewrap (default 5)")
-    parser.add_argument("--docker-repeats", type=int, default=3, help="passes of each side on Docker (default 3)")
+    parser.add_argument("--docker-repeats", type=int, default=2, help="passes of each side on Docker (default 2)")
     parser.add_argument("--at-once", type=int, default=4, help="at once on both sides (default 4, as is Harbor's)")
     parser.add_argument("--only", choices=PARTS, action="append", help="one part; may be given again")
     parser.add_argument("--docker-host", default=os.environ.get("ENVWHEEL_DOCKER_HOST"), help="unix:///path/to/socket")
@@ -163,6 +167,7 @@ def _measure(report: Report, part: str, folder: Path, chosen: argparse.Namespace
         case "sandboxes":
             report.sandboxes = asyncio.run(bubblewrap_costs(folder))
             if engine is not None:
+                report.sandboxes += asyncio.run(docker_backend_costs(folder, engine.host, BASE_NAMES[0]))
                 report.sandboxes += docker_command_costs(engine.host, BASE_NAMES[0])
         case _:
             on = engine if part == "docker" else None

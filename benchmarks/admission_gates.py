@@ -14,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from services.kernel.archive import digest, pack, read_tree
+from services.kernel.sandbox.docker.options import DockerOptions
 from services.kernel.workshop import Workshop, open_workshop
 from services.validator.gates.gate import Case, Gate
 from services.validator.gates.reading import WellFormed
@@ -22,6 +23,7 @@ from services.validator.gates.running import Builds, NoopFails, OraclePasses
 GATES: tuple[Gate, ...] = (WellFormed(), Builds(), OraclePasses(), NoopFails())
 
 
+IMAGE_LABEL = ("envwheel.benchmark", "admission")
 Pair: TypeAlias = tuple[float | None, float | None]
 
 
@@ -49,8 +51,12 @@ async def admit_all(shop: Workshop, folders: Sequence[Path], at_once: int) -> di
     return rewards
 
 
-async def main(tasks: Sequence[Path], work: Path, holds: Path, at_once: int) -> None:
-    shop = await open_workshop("host", work, holds=holds)
+async def main(tasks: Sequence[Path], work: Path, holds: Path, at_once: int, docker_host: str | None) -> None:
+    if docker_host is None:
+        shop = await open_workshop("host", work, holds=holds)
+    else:
+        options = DockerOptions(host=docker_host, warm_max=0, labels=(IMAGE_LABEL,))
+        shop = await open_workshop("host", work, sandbox="docker", docker=options, holds=holds)
     try:
         began_s = time.perf_counter()
         rewards = await admit_all(shop, tasks, at_once)
@@ -65,6 +71,7 @@ if __name__ == "__main__":
     parser.add_argument("tasks", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("holds", type=Path)
-    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--docker-host")
     chosen = parser.parse_args()
-    asyncio.run(main(sorted(chosen.tasks.iterdir()), chosen.work, chosen.holds, chosen.at_once))
+    asyncio.run(main(sorted(chosen.tasks.iterdir()), chosen.work, chosen.holds, chosen.at_once, chosen.docker_host))

@@ -10,7 +10,10 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from benchmarks.admission_gates import IMAGE_LABEL
 
 HARBOR_HELP = (
     "Harbor 0.26 needs Python 3.12 in an environment of its own: `python3.12 -m venv DIR && DIR/bin/pip install "
@@ -124,6 +127,16 @@ def run_envwheel(tasks: Path, work: Path, holds: Path, *, at_once: int, engine: 
     said = json.loads(output.splitlines()[-1])
     rewards = {name: (oracle, noop) for name, (oracle, noop) in said["rewards"].items()}
     return Run(wall_s, said["inside_s"], cpu_s, rewards)
+
+
+def remove_images(engine: Engine) -> None:
+    """What envwheel built for the benchmark; Harbor removes its images itself. Raises CalledProcessError."""
+    call = ["docker", "-H", engine.host, "image"]
+    run = partial(subprocess.run, check=True, stdout=subprocess.PIPE, text=True)
+    label = "=".join(IMAGE_LABEL)
+    ids = set(run([*call, "ls", "--quiet", "--no-trunc", "--filter", f"label={label}"]).stdout.split())
+    if ids:
+        run([*call, "rm", "--force", *ids])
 
 
 def _timed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, float, float]:

@@ -14,6 +14,8 @@ import msgspec
 from benchmarks.figures import Spread, spread
 from services.kernel.sandbox.base import host_base
 from services.kernel.sandbox.bubblewrap import BubblewrapBackend
+from services.kernel.sandbox.docker.backend import DockerBackend
+from services.kernel.sandbox.docker.options import DockerOptions
 from services.kernel.sandbox.protocol import Image, SandboxBackend
 
 COMMAND = ("bash", "-c", "echo hello")
@@ -72,6 +74,20 @@ async def _sandbox_costs(
         await sandbox.close()
         watch.take(f"{name}: close")
     return watch.costs()
+
+
+async def docker_backend_costs(folder: Path, host: str, image_name: str) -> list[Cost]:
+    """Our Docker backend, without spare containers and with one waiting."""
+    costs: list[Cost] = []
+    for label, warm_max, pause_s in (
+        ("Docker backend", 0, 0.0),
+        ("Docker backend, a warm container waits", 1, WARMING_S),
+    ):
+        options = DockerOptions(host=host, warm_max=warm_max)
+        async with DockerBackend(folder / str(warm_max), options) as backend:
+            image = await backend.image_of(image_name)
+            costs += await _sandbox_costs(label, backend, image, ROUNDS_DOCKER, pause_s=pause_s)
+    return costs
 
 
 def docker_command_costs(host: str, image: str) -> list[Cost]:

@@ -49,6 +49,22 @@ async def test_a_task_is_built_solved_and_graded_and_an_idle_agent_earns_nothing
     assert (idle.reward, idle.tests) == (0.0, {"says_hi": False})
 
 
+@pytest.mark.parametrize(
+    ("dockerfile", "user", "uid"),
+    [
+        ("WORKDIR /app\nENV A=b\nCOPY files/ /app/\nUSER nobody", "nobody", 65534),
+        ("COPY passwd ../etc/", "kilo", 4321),
+        ("WORKDIR /etc\nCOPY passwd ./", "kilo", 4321),
+        ("COPY passwd /elsewhere\nWORKDIR /app\nRUN cp /elsewhere /etc/passwd", "kilo", 4321),
+    ],
+)
+async def test_an_image_knows_its_users_whatever_its_build_did(lab: Lab, dockerfile: str, user: str, uid: int) -> None:
+    passwd = f"root:x:0:0:root:/root:/bin/bash\n{user}:x:{uid}:{uid}::/:/bin/sh\n"
+    _, image = await lab.task(greeting({**_task(f"{dockerfile}\nWORKDIR /app"), "environment/passwd": passwd}))
+    assert uid_of(image, user) == uid
+    assert image.workdir == "/app"
+
+
 async def test_what_the_engines_builder_does_not_know_is_said_in_words_that_it_knows(lab: Lab) -> None:
     dockerfile = """# syntax=docker/dockerfile:1
 ENTRYPOINT ["/bin/false"]

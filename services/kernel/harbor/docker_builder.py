@@ -7,6 +7,7 @@ a build are bounded; processes and disk are bounded only by the engine's own set
 
 import asyncio
 import json
+import posixpath
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ import msgspec
 
 from services.kernel.archive import digest
 from services.kernel.harbor.classic import Member, Translated, translate
-from services.kernel.harbor.dockerfile import DockerfileError
+from services.kernel.harbor.dockerfile import Copy, DockerfileError, Run, Workdir, parse
 from services.kernel.harbor.patterns import PatternError, without_ignored
 from services.kernel.harbor.recipe import (
     WANTS_NETWORK,
@@ -31,12 +32,14 @@ from services.kernel.harbor.task import HarborTask
 from services.kernel.sandbox.base import Base
 from services.kernel.sandbox.docker.build import BuildError, EngineBuild, engine_build, import_base, path_kind, pull
 from services.kernel.sandbox.docker.engine import Engine
+from services.kernel.sandbox.docker.images import described_image
 from services.kernel.sandbox.docker.options import KIND_LABEL, LABEL, DockerOptions
 from services.kernel.sandbox.protocol import Image, SandboxBackend, SandboxError, SandboxRefusedError
 
 REPOSITORY = "envwheel/task"
 WALL_FACTOR = 3.0
 """A build may take that many times its `build_timeout_sec` of wall time: the machine may be busy."""
+SYSTEM_FOLDERS = ("", "bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "usr")
 MEMORY_BYTES_MIN = 2 * 2**30
 """What a build gets at least: compilers need more than what they make."""
 
@@ -123,7 +126,7 @@ class DockerBuilder:
                 await engine_build(await self._connect(), build)
             except BuildError as error:
                 raise self._failure(error) from error
-        return replace(await self._started(reference), digest=name)
+        return replace(await self._described(reference, source.translated), digest=name)
 
     async def _source(self, recipe: Recipe) -> _Source:
         context = dict(recipe.context)
@@ -204,6 +207,17 @@ class DockerBuilder:
             await self._backend.image_of(self._backend.options.probe_image)
             raise BuildFailedError("build", f"no sandbox starts from what it leaves: {error}") from error
 
+    async def _described(self, reference: str, made: Translated) -> Image:
+        """The image. Where it plainly has the system of our base, no sandbox is started to look at it."""
+        bases = (*self._names, *([base_reference(self._base)] if self._base else []))
+        if len(made.images) != 1 or made.images[0] not in bases:
+            return await self._started(reference)
+        base = await self._backend.image_of(made.images[0])
+        if not _leaves_system(made.text, base.workdir):
+            return await self._started(reference)
+        found = await asyncio.to_thread((await self._connect()).inspect_image, reference)
+        return replace(described_image(found), passwd=base.passwd, faketime=base.faketime)
+
     def _failure(self, error: BuildError) -> Exception:
         reason = _EXIT_CODE.sub(r"exit code \1", str(error))
         if "BuildKit" in reason or "buildkit" in reason:
@@ -229,6 +243,26 @@ class DockerBuilder:
                 )
         said = msgspec.json.encode([image.digest, workdir, sorted(env.items())])
         return replace(image, digest=digest(said), workdir=workdir, env=tuple({**dict(image.env), **env}.items()))
+
+
+def _leaves_system(text: str, workdir: str) -> bool:
+    """Whether it is plain that a Dockerfile runs nothing and copies nothing to where a sandbox's programs and the
+    image's users come from. `workdir`: of the image below.
+    """
+    try:
+        steps = parse(text)
+    except DockerfileError:
+        return False
+    for step in steps:
+        if isinstance(step, Run):
+            return False
+        if isinstance(step, Workdir):
+            workdir = posixpath.join(workdir, step.path)
+        if isinstance(step, Copy):
+            target = posixpath.normpath("/" + posixpath.join(workdir, step.target)).lstrip("/")
+            if target.partition("/")[0] in SYSTEM_FOLDERS:
+                return False
+    return True
 
 
 def base_reference(base: Base) -> str:
