@@ -161,7 +161,7 @@ class Grader:
         Raises:
             SandboxError: infrastructure; UnhealthyError among them: the environment's healthcheck fails.
         """
-        async with self.solved(task, image, solution=solution, pins=pins, limits=limits) as solved:
+        async with self.solved(task, image, solution=solution, pins=pins, limits=limits, look=True) as solved:
             grade = await self.grade(task, image, solved.snapshot, pins=pins, tests=tests, verifier_env=verifier_env)
             lost = task.separate and isinstance(grade, Grade) and grade.reward < 1
             return SolutionRun(
@@ -183,9 +183,10 @@ class Grader:
         solution: Mapping[str, FileEntry] | None = None,
         pins: Pins | None = None,
         limits: Limits | None = None,
+        look: bool = False,
     ) -> AsyncIterator[Solved]:
         """As `run_solution`, not graded: for those who look at the snapshot, or grade it more than once. `limits`:
-        others than the task's own for an agent.
+        others than the task's own for an agent. With `look` it is told which processes lived.
 
         Raises:
             SandboxError: infrastructure; UnhealthyError among them: the environment's healthcheck fails.
@@ -206,7 +207,7 @@ class Grader:
                 limits=limits,
             )
             _blame_the_machine(result, "solution")
-            left = await self.leave(task, sandbox, look=True)
+            left = await self.leave(task, sandbox, look=look)
         except BaseException:
             await sandbox.close()
             raise
