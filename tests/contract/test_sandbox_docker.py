@@ -83,6 +83,7 @@ async def test_an_image_without_any_program_starts(rig: Rig, host: str) -> None:
         tree = await sandbox.get_tree("/data", files_max=3, bytes_max=99)
         assert list(tree) == ["f"]
         await sandbox.close()
+        await docker_of(rig).settle()
 
 
 async def test_a_command_has_the_users_own_groups_and_no_capability(rig: Rig) -> None:
@@ -164,7 +165,7 @@ async def test_a_container_waits_for_a_kind_that_was_asked_for_twice(host: str, 
             sandbox = await backend.start(image, limits=SMALL)
             await sandbox.exec("echo mine > /tmp/f")
             await sandbox.close()
-            await backend.warm.settle()
+            await backend.settle()
             assert await asyncio.to_thread(containers_of, host, tmp_path / "w") == expected
         waiting = backend.warm.waiting[0]
         third = await backend.start(image, limits=SMALL, pins=Pins(timezone="Asia/Tokyo"))
@@ -179,7 +180,7 @@ async def test_a_warm_container_that_has_ended_is_not_given_out(host: str, image
     async with DockerBackend(tmp_path / "w", DockerOptions(host=host, warm_max=1)) as backend:
         for _ in range(2):
             await (await backend.start(image, limits=SMALL)).close()
-        await backend.warm.settle()
+        await backend.settle()
         dead = backend.warm.waiting[0]
         await dead.remove()
         sandbox = await backend.start(image, limits=SMALL)
@@ -198,7 +199,7 @@ async def test_a_replaced_mount_source_is_another_kind(host: str, image: Image, 
                 sandbox = await backend.start(image, limits=SMALL, mounts=(Mount(source, "/in"),))
                 assert (await sandbox.exec("cat /in/f")).output == text.encode()
                 await sandbox.close()
-                await backend.warm.settle()
+                await backend.settle()
 
 
 async def test_the_probe_image_must_be_there(host: str, tmp_path: Path) -> None:

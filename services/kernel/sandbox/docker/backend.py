@@ -55,6 +55,10 @@ HOW = {
     "user": "the supervisor is root, and takes the user's uid and gid for each command",
 }
 RUNTIME = "runtime"
+LISTINGS_MAX = 64
+"""Of images whose snapshots were started from, some hundred KB each at most."""
+CLEANING_MAX = 8
+"""How many containers may be on their way out when another one is started."""
 
 
 class DockerBackend:
@@ -69,6 +73,7 @@ class DockerBackend:
         self._open: set[DockerSandbox] = set()
         self._saved: dict[SnapshotId, tuple[Container, int]] = {}
         self._images: dict[str, Image] = {}
+        self._listings: dict[tuple[str, tuple[str, ...]], bytes] = {}
         self.warm = WarmPool(self.options.warm_max, self._new_container)
         self._cleaning: set[asyncio.Task[None]] = set()
 
@@ -102,17 +107,32 @@ class DockerBackend:
         env = fixed_environment(image, pins, trusted_system=trusted_system)
         saved = self._find(snapshot) if snapshot is not None else None
         kind = kind_of(image, pins, limits, mounts)
+        while len(self._cleaning) > CLEANING_MAX:
+            await asyncio.wait(self._cleaning, return_when=asyncio.FIRST_COMPLETED)
         container = self.warm.take(kind) or await self._new_container(kind)
-        sandbox = DockerSandbox(container, image, pins, env, limits, self._open.discard, self._save)
+        sandbox = DockerSandbox(container, image, pins, env, limits, self._dispose_of, self._save)
         self._open.add(sandbox)
         if saved:
             try:
-                await saved[0].pour_into(container, SYSTEM_PATHS if trusted_system else (), bytes_max=saved[1])
+                await self._pour(*saved, container, SYSTEM_PATHS if trusted_system else ())
             except BaseException:
                 await sandbox.close()
                 raise
         self.warm.asked_for(kind)
         return sandbox
+
+    async def _pour(self, source: Container, bytes_max: int, fresh: Container, patterns: tuple[str, ...]) -> None:
+        key = fresh.kind.image, patterns
+        known = self._listings.pop(key, None)
+        self._listings[key] = await source.pour_into(fresh, patterns, bytes_max, known)
+        if len(self._listings) > LISTINGS_MAX:
+            self._listings.pop(next(iter(self._listings)))
+
+    async def settle(self) -> None:
+        """Until no container is on its way in or out."""
+        await self.warm.settle()
+        while self._cleaning:
+            await asyncio.wait(self._cleaning)
 
     async def image_of(self, reference: str) -> Image:
         """The image of that name or id in the engine, with what its own files and configuration say of it. One of a
@@ -163,7 +183,11 @@ class DockerBackend:
     async def drop(self, snapshot: SnapshotId) -> None:
         saved = self._saved.pop(snapshot, None)
         if saved is not None:
-            await saved[0].remove()
+            self._clean(saved[0].remove())
+
+    def _dispose_of(self, sandbox: DockerSandbox) -> None:
+        self._open.discard(sandbox)
+        self._clean(sandbox.container.remove())
 
     async def _ready(self) -> tuple[Engine, Path]:
         if self._closed:
@@ -218,7 +242,13 @@ class DockerBackend:
         return container
 
     def _clean(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        """Beside what goes on. What the engine could not do is tried again at the end."""
+
+        async def done() -> None:
+            with suppress(SandboxError):
+                await work
+
+        task = asyncio.create_task(done())
         self._cleaning.add(task)
         task.add_done_callback(self._cleaning.discard)
 
@@ -239,20 +269,21 @@ class DockerBackend:
                 group.create_task(sandbox.close())
             for snapshot in list(self._saved):
                 group.create_task(self.drop(snapshot))
-            for task in list(self._cleaning):
-                group.create_task(_wait_for(task))
+        await self.settle()
         opening, self._opening = self._opening, None
         if opening is not None and not (await asyncio.wait({opening}))[0].pop().exception():
-            engine, folder, lock_fd = opening.result()
-            await asyncio.to_thread(remove_tree, folder)
-            engine.close()
-            os.close(lock_fd)
+            await asyncio.to_thread(_give_up, *opening.result())
 
 
 async def _discard(making: asyncio.Task[Container]) -> None:
-    with suppress(SandboxError):
-        await (await making).remove()
+    await (await making).remove()
 
 
-async def _wait_for(task: asyncio.Task[None]) -> None:
-    await asyncio.wait({task})
+def _give_up(engine: Engine, folder: Path, lock_fd: int) -> None:
+    try:
+        for container in engine.containers(f"{OWNER_LABEL}={folder}"):
+            engine.remove(container["Id"])
+    finally:
+        remove_tree(folder)
+        engine.close()
+        os.close(lock_fd)

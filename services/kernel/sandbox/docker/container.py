@@ -198,9 +198,12 @@ class Container:
             return tree_bytes(self._upper, bytes_max)
         return self._engine.written_bytes(self._id)
 
-    async def pour_into(self, fresh: "Container", patterns: tuple[str, ...], bytes_max: int) -> None:
+    async def pour_into(
+        self, fresh: "Container", patterns: tuple[str, ...], bytes_max: int, listing: bytes | None
+    ) -> bytes:
         """Make another, fresh container of the same image look like this one, but for what `patterns` name. No process
-        may run in either. A pour that fails or is cancelled halfway ends both.
+        may run in either. A pour that fails or is cancelled halfway ends both. `listing` is what an earlier pour with
+        this image and these patterns gave.
 
         Raises:
             SandboxRefusedError: the tree cannot be made again, or has more than `bytes_max` (and some slack).
@@ -208,7 +211,8 @@ class Container:
         scope = "\0".join(patterns).encode()
         async with self.lock, fresh.lock:
             try:
-                (listing,) = await fresh._ask(b"list", scope, answer_bytes_max=LISTING_BYTES_MAX)
+                if listing is None:
+                    (listing,) = await fresh._ask(b"list", scope, answer_bytes_max=LISTING_BYTES_MAX)
                 await self.channel.send(b"pack", scope, listing)
                 left = bytes_max + PACKED_SLACK_BYTES
                 while (frame := await self.channel.receive(1 << 20))[0] == b"restore":
@@ -220,6 +224,7 @@ class Container:
                 self.kill()
                 fresh.kill()
                 raise
+            return listing
 
     def kill(self) -> None:
         """PID 1 goes when its input closes, and the kernel ends the rest with it."""

@@ -16,13 +16,13 @@ class DockerSandbox(SupervisedSandbox):
         pins: Pins,
         env: dict[str, str],
         limits: Limits,
-        forget: Callable[["DockerSandbox"], None],
+        dispose: Callable[["DockerSandbox"], None],
         save: Callable[["DockerSandbox"], SnapshotId],
     ) -> None:
         super().__init__(image, pins, env, limits, container.channel)
         self.container = container
         self._lock = container.lock
-        self._forget, self._save = forget, save
+        self._dispose, self._save = dispose, save
 
     @property
     def disk_bytes_max(self) -> int:
@@ -43,12 +43,17 @@ class DockerSandbox(SupervisedSandbox):
         return self._save(self)
 
     async def close(self) -> None:
+        """Processes have ended when this returns; the container goes soon, with the backend at the latest."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         try:
-            await self.container.remove()
+            if self._lock.locked() or not self._in_step:
+                await self.container.remove()
+            else:
+                async with self._lock:
+                    await self.container.end_processes()
         finally:
-            self._forget(self)
+            self._dispose(self)
