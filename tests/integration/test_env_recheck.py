@@ -24,7 +24,7 @@ from services.kernel.workshop import choose_base
 from tests.support.harbor_tasks import greeting
 
 GATES = ("well-formed", "builds", "oracle passes", "no-op fails", "not flaky")
-LAZY = {"solution/solve.sh": "#!/bin/bash\n:\n"}
+MUTE = {"instruction.md": None}
 
 
 def proposed(slot: int, env: str) -> list[Message]:
@@ -66,7 +66,7 @@ async def _begin(folder: RunFolder, file: RunFile) -> dict[str, str]:
 
 
 def _tasks() -> Mapping[str, Mapping[str, str | bytes | None]]:
-    return {"good": {}, "lazy": LAZY}
+    return {"good": {}, "mute": MUTE}
 
 
 async def say(run: OpenRun, *messages: Message) -> None:
@@ -94,28 +94,26 @@ def test_what_no_longer_holds_is_shown_gate_by_gate_and_taken_back_when_told(
     verdicts = {each["env"]: each for each in found["envs"]}
     assert verdicts[envs["good"]]["verdict"] == "valid"
     assert verdicts[envs["good"]]["differences"] == []
-    assert verdicts[envs["lazy"]]["member"]
-    differences = {each["gate"]: (each["before"], each["now"]) for each in verdicts[envs["lazy"]]["differences"]}
-    assert differences["oracle passes"] == ("passed", "failed")
+    assert verdicts[envs["mute"]]["member"]
+    differences = [(each["gate"], each["before"], each["now"]) for each in verdicts[envs["mute"]]["differences"]]
+    assert differences == [("well-formed", "passed", "failed")]
     assert not any(isinstance(event.body, EnvRecalled) for event in asyncio.run(events_of(root)))
 
-    assert run(["env", "recheck", str(root), envs["good"][:8], "--retire"]) == 0
-    assert run(["env", "recheck", str(root), envs["lazy"][:8], "--retire"]) == 1
+    assert run(["env", "recheck", str(root), envs["mute"][:8], "--retire"]) == 1
     output = capsys.readouterr().out
-    assert "1 hold, 0 do not, 0 could not be checked" in output
     assert "0 hold, 1 do not, 0 could not be checked" in output
     assert "what does not hold leaves the pool at its next version" in output
     (recall,) = [event.body for event in asyncio.run(events_of(root)) if isinstance(event.body, EnvRecalled)]
-    assert (recall.env, recall.ordinal, recall.base_digest) == (envs["lazy"], 0, found["base"])
-    (failed,) = [gate for gate in recall.gates if gate.gate == "oracle passes"]
-    assert failed.outcome is GateOutcome.failed
+    assert (recall.env, recall.ordinal, recall.base_digest) == (envs["mute"], 0, found["base"])
+    (failed,) = [gate for gate in recall.gates if gate.outcome is GateOutcome.failed]
     assert failed.evidence is not None
-    assert (
-        json.loads((root / "artifacts" / "sha256" / failed.evidence[:2] / failed.evidence).read_text())["reward"] == 0
-    )
+    evidence = json.loads((root / "artifacts" / "sha256" / failed.evidence[:2] / failed.evidence).read_text())
+    assert evidence["problems"] == ["missing_file: instruction.md: a Harbor task needs this file"]
 
-    assert run(["env", "show", envs["lazy"][:8], "--run", str(root)]) == 0
-    assert "taken back by the operator, on base" in capsys.readouterr().out
+    assert run(["env", "list", str(root), "--json"]) == 0
+    listed = {each["env"]: each["rechecks"] for each in json.loads(capsys.readouterr().out)}
+    assert listed[envs["good"]] == []
+    assert listed[envs["mute"]][0].startswith(f"taken back by the operator, on base {found['base'][:12]}: well-formed")
 
 
 @pytest.mark.usefixtures("quiet_cache")

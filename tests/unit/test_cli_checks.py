@@ -214,7 +214,8 @@ def test_a_bar_over_tasks_names_what_is_not_valid(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stdout", screen)
     with TaskProgress(3) as progress:
         progress.take(verdict())
-        progress.take(verdict(Word.unchecked, reason="no room on the disk"))
+        progress.take(verdict(Word.unchecked, reason="no room on the disk " + "x" * 3000))
+    assert len(screen.plain()) < 1500
     assert "could not check t: no room on the disk" in screen.plain()
     assert "2/3" in screen.plain()
 
@@ -226,7 +227,6 @@ def test_a_summary_counts_by_gate_and_says_what_is_left(capsys: pytest.CaptureFi
     output = capsys.readouterr().out
     assert re.search(r"^valid +2$", output, re.MULTILINE)
     assert re.search(r"^invalid +1 +not flaky 1$", output, re.MULTILINE)
-    assert max(map(len, output.splitlines())) < 300
     assert "1 were checked before and not again" in output
     assert "2 of 5 are not checked yet" in output
 

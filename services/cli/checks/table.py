@@ -24,9 +24,8 @@ STYLES = {
 }  # fmt: skip
 OUTPUT_LINES = 12
 """Of what a program of the task printed, shown where a gate failed."""
-WHY_CHARS_MAX = 200
-LISTED_MAX = 40
-"""Tasks that a summary lists by name; --out has all."""
+WHY_CHARS_MAX = 300
+"""Of the reason in the line of one among many; --out has all of it."""
 
 
 def seconds(wall_s: float | None) -> str:
@@ -132,22 +131,11 @@ def say_verdict(verdict: TaskVerdict) -> None:
 
 
 def say_summary(verdicts: Sequence[TaskVerdict], total: int) -> None:
-    """How many of each word, invalid ones by the gate that failed, and which."""
+    """How many of each word, and by the gate that failed. Each task that is not valid had its line already."""
     counts = Counter(verdict.verdict for verdict in verdicts)
-    gates = Counter(verdict.failed.gate for verdict in verdicts if verdict.verdict is Word.invalid and verdict.failed)
-    by_gate = ", ".join(f"{gate} {count}" for gate, count in gates.most_common())
-    rows = [(word.value, str(counts[word]), by_gate if word is Word.invalid else "") for word in Word]
+    rows = [(word.value, str(counts[word]), _by_gate(verdicts, word)) for word in Word]
     say()
     say_table(("verdict", "tasks", "by gate"), rows)
-    bad = sorted((each for each in verdicts if each.verdict is not Word.valid), key=lambda each: each.task)
-    if bad:
-        say()
-        say_table(
-            ("task", "verdict", "why"),
-            [(printable(each.task), each.verdict.value, _clipped(each.line())) for each in bad[:LISTED_MAX]],
-        )
-    if len(bad) > LISTED_MAX:
-        say(f"and {len(bad) - LISTED_MAX} more: --out FILE lists all")
     kept = sum(verdict.kept for verdict in verdicts)
     if kept:
         say(f"{kept} were checked before and not again: --fresh checks all")
@@ -155,13 +143,16 @@ def say_summary(verdicts: Sequence[TaskVerdict], total: int) -> None:
         say(f"{total - len(verdicts)} of {total} are not checked yet: the same command goes on there")
 
 
+def _by_gate(verdicts: Sequence[TaskVerdict], word: Word) -> str:
+    gates = Counter(each.failed.gate if each.failed else "none" for each in verdicts if each.verdict is word)
+    return "" if word is Word.valid else ", ".join(f"{gate} {count}" for gate, count in gates.most_common())
+
+
 def _about(verdict: TaskVerdict) -> str:
     line = verdict.line()
+    if len(line) > WHY_CHARS_MAX:
+        line = line[: WHY_CHARS_MAX - 1] + "…"
     return printable(f"{verdict.task}: {line}" if line else verdict.task)
-
-
-def _clipped(text: str) -> str:
-    return printable(text if len(text) <= WHY_CHARS_MAX else text[: WHY_CHARS_MAX - 1] + "…")
 
 
 def _styled(word: str) -> str:
