@@ -132,7 +132,8 @@ class Files:
             if kind != b"put-end" and not self._fault:
                 self._put(kind, parts)
         except FileNotFoundError as error:
-            self._fault = [b"missing", describe(error)]
+            # While files are put in, a folder may be moved away under them: that is no missing file.
+            self._fault = [b"missing" if kind.startswith(b"get") else b"refused", describe(error)]
         except (RefusedError, OSError) as error:
             self._fault = [b"refused", describe(error)]
         if kind not in (b"get", b"get-tree", b"put-end"):
