@@ -68,9 +68,7 @@ async def _told(folder: RunFolder) -> State:
 
 
 @asynccontextmanager
-async def joined(
-    folder: RunFolder, url: str, *, live: bool, create: bool = False
-) -> AsyncIterator[OpenRun]:
+async def joined(folder: RunFolder, url: str, *, live: bool, create: bool = False) -> AsyncIterator[OpenRun]:
     """`create` makes the stream where it is missing."""
     name = folder.file().deployment.name
     log = await connect(url, name, same_body, create=create, name="envwheel-cli")

@@ -132,7 +132,6 @@ class RunFolder:
         finally:
             os.close(handle)
 
-
     def _in_use(self, wanted_for: Purpose) -> str:
         holder = self.holder()
         if holder is None or holder.purpose == "read":

@@ -1,7 +1,7 @@
 """`schemas/json/`: JSON Schema of every message, made from the code.
 
-    python -m services.cli.schemas            writes the files
-    python -m services.cli.schemas --check    ends with 1 where one is missing, stale or not ours
+python -m services.cli.schemas            writes the files
+python -m services.cli.schemas --check    ends with 1 where one is missing, stale or not ours
 """
 
 import sys

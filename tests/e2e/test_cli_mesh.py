@@ -218,4 +218,3 @@ async def test_a_record_that_nobody_can_read_stops_the_mesh_and_is_named(
         assert desk.processes() == []
     finally:
         desk.clear()
-

@@ -4,6 +4,8 @@ import json
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -25,21 +27,21 @@ ASKED = ChatRequest(model="m", messages=(ChatMessage(role="user", content="hello
 
 @asynccontextmanager
 async def asking(
-    *replies: Reply | Make, stream: bool = True, **more: float
+    *replies: Reply | Make, stream: bool = True, **more: Any
 ) -> AsyncIterator[tuple[ChatServer, ChatClient]]:
     async with chat_server(*replies) as server:
-        settings = {"tries_max": 3, "pause_s": 0.01, "silence_s": 5.0, **more}
-        endpoint = Endpoint("test", server.url, Secret(KEY), stream=stream, **settings)  # type: ignore[arg-type]
+        usual = Endpoint("test", server.url, Secret(KEY), stream=stream, tries_max=3, pause_s=0.01, silence_s=5.0)
+        endpoint = replace(usual, **more)
         async with ChatClient(endpoint) as client:
             yield server, client
 
 
-async def answer(*replies: Reply | Make, stream: bool = True, **more: float) -> ChatAnswer:
+async def answer(*replies: Reply | Make, stream: bool = True, **more: Any) -> ChatAnswer:
     async with asking(*replies, stream=stream, **more) as (_, client):
         return await client.ask(ASKED)
 
 
-async def failure(*replies: Reply | Make, **more: float) -> tuple[EndpointError, int]:
+async def failure(*replies: Reply | Make, **more: Any) -> tuple[EndpointError, int]:
     """The error, and how often the server was asked."""
     async with asking(*replies, **more) as (server, client):
         with pytest.raises(EndpointError) as caught:

@@ -19,7 +19,7 @@ def test_a_link_is_a_fault_of_the_tree_and_not_of_the_reading(tmp_path: Path) ->
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"x")
     (tmp_path / "secret").chmod(0)
-    with pytest.raises(TreeUnreadable, match="'secret': unreadable .Permission denied"):
+    with pytest.raises(TreeUnreadable, match=r"'secret': unreadable .Permission denied"):
         read_tree(tmp_path)
 
 
