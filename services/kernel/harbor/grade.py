@@ -31,7 +31,7 @@ from services.kernel.harbor.layers import LayerCache
 from services.kernel.harbor.leaving import Outputs, collect, living_processes, restore, run_hooks, undeclared
 from services.kernel.harbor.pytest_report import read_pytest
 from services.kernel.harbor.recipe import BuildFailedError, ImageBuilder, UnavailableError
-from services.kernel.harbor.reward import RewardError, read_verdict
+from services.kernel.harbor.reward import RewardError, read_verdict, writes_text_only
 from services.kernel.harbor.support import resolve_env
 from services.kernel.harbor.task import HarborTask
 from services.kernel.sandbox.launch import uid_of
@@ -126,7 +126,8 @@ class Grader:
                 reason = f"the verifier was stopped by its {result.ended}"
                 return GradeFailed(reason=reason, output=result.output, cpu_s=result.cpu_s)
             try:
-                verdict = read_verdict(room / LOGS)
+                files = task.part("tests") if tests is None else tests
+                verdict = read_verdict(room / LOGS, text_only=writes_text_only(files))
             except RewardError as error:
                 hint = (
                     "; COPY . /tests/ is missing in tests/Dockerfile?"

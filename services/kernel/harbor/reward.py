@@ -8,12 +8,14 @@ import json
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+
+from services.kernel.archive import FileEntry
 
 REWARD_BYTES_MAX = 64 * 1024
 CTRF_BYTES_MAX = 2**20
@@ -42,13 +44,16 @@ class Verdict(Struct, frozen=True):
     """Passed or not, by name; empty where there is no sane ctrf.json."""
 
 
-def read_verdict(logs: Path) -> Verdict:
-    """The verdict in the directory `logs`; reward.json, where there is one, goes before reward.txt.
+def read_verdict(logs: Path, *, text_only: bool = False) -> Verdict:
+    """The verdict in the directory `logs`; reward.json, where there is one, goes before reward.txt. With `text_only`
+    there must be none: see `writes_text_only`.
 
     Raises:
         RewardError: no reward file, or one that is not exactly one finite number in [0, 1].
     """
     raw = _plain_file(logs, "reward.json", REWARD_BYTES_MAX)
+    if raw is not None and text_only:
+        raise RewardError("reward.json: no test speaks of it; a program that the verifier ran has written it")
     if raw is not None:
         reward, metrics = parse_reward_json(raw)
     else:
@@ -61,6 +66,12 @@ def read_verdict(logs: Path) -> Verdict:
     except RewardError:
         ctrf = None
     return Verdict(reward, metrics, parse_ctrf(ctrf) if ctrf else {})
+
+
+def writes_text_only(tests: Mapping[str, FileEntry]) -> bool:
+    """Whether tests speak of reward.txt and nowhere of reward.json: then what an agent left must have written that."""
+    texts = [entry.content for entry in tests.values()]
+    return any(b"reward.txt" in text for text in texts) and not any(b"reward.json" in text for text in texts)
 
 
 def parse_reward_text(raw: bytes) -> float:

@@ -9,9 +9,9 @@ from msgspec.structs import replace as with_fields
 
 from schemas.outcomes import GateOutcome
 from services.kernel.archive import FileEntry
-from services.kernel.harbor.grade import EnvironmentBroken
+from services.kernel.harbor.grade import EnvironmentBroken, GradeFailed
 from services.kernel.harbor.task import HarborTask
-from services.kernel.sandbox.protocol import Image, Limits, SandboxError, SandboxRefusedError
+from services.kernel.sandbox.protocol import Image, Limits, SandboxError, SandboxRefusedError, SnapshotId
 from services.kernel.workshop import Workshop
 from services.validator.gates.attacks import NOTHING_DONE, Attack, script_of, watched, witnesses
 from services.validator.gates.attacks_answers import attacks_on, named_paths
@@ -78,14 +78,26 @@ class _Lane:
             batches[attack.batch or attack.name].append(attack)
         found: dict[str, Yield] = {}
         for batch in batches.values():
-            brought = await self._carry_out(batch)
-            if brought is not None and len(batch) > 1 and self._suspicious(brought):
-                alone = {attack.name: await self._carry_out([attack]) for attack in batch}
-                found |= {name: one for name, one in alone.items() if one is not None}
-                if not any(self._suspicious(found[attack.name]) for attack in batch if attack.name in found):
-                    found[" + ".join(attack.name for attack in batch)] = brought
-            elif brought is not None:
-                found |= dict.fromkeys((attack.name for attack in batch), brought)
+            found |= await self._find(batch)
+        return found
+
+    async def _find(self, attacks: Sequence[Attack]) -> dict[str, Yield]:
+        """What each brought in. Those that succeed, and those that keep the verifier from grading, are parted from the
+        rest, which they would hide.
+        """
+        brought = await self._carry_out(attacks)
+        if brought is None:
+            return {}
+        if len(attacks) == 1 or not self._suspicious(brought):
+            return {attack.name: brought for attack in attacks}
+        found = {attack.name: brought for attack in attacks if attack.name in brought.ran}
+        if found:
+            rest = [attack for attack in attacks if attack.name not in found]
+            return found | (await self._find(rest) if rest else {})
+        half = len(attacks) // 2
+        found = {**await self._find(attacks[:half]), **await self._find(attacks[half:])}
+        if not any(map(self._suspicious, found.values())):
+            found[" + ".join(attack.name for attack in attacks)] = brought
         return found
 
     async def _carry_out(self, attacks: Sequence[Attack]) -> Yield | None:
@@ -94,7 +106,16 @@ class _Lane:
         async with self._grader.solved(self._task, self._image, solution=solution, limits=self._limits) as solved:
             if len(attacks) == 1 and solved.result.exit_code == NOTHING_DONE:
                 return None
-            grade = await self._grader.grade(self._task, self._image, solved.snapshot)
+            grade = await self._grader.attempt(self._task, self._image, solved.snapshot)
+            if isinstance(grade, GradeFailed) and (ran := witnesses(grade.output)):
+                return Yield(0.0, tuple(ran), grade.reason)
+            if isinstance(grade, GradeFailed):
+                return await self._who_broke_it(solved.snapshot)
+        return Yield(grade.reward, tuple(witnesses(grade.output)))
+
+    async def _who_broke_it(self, snapshot: SnapshotId) -> Yield:
+        """Raises SandboxError where an untouched environment cannot be graded either."""
+        grade = await self._grader.grade(self._task, self._image, snapshot)
         if isinstance(grade, EnvironmentBroken):
             raise SandboxError(f"an untouched environment was graded before, and now is not: {grade.reason}")
         return Yield(grade.reward, tuple(witnesses(grade.output)), grade.broken_by_agent)
@@ -121,7 +142,7 @@ def _judge(found: Mapping[str, Yield], attacks: Sequence[Attack], noop_reward: f
     content: dict[str, Any] = {
         "attacks": {name: one.reward for name, one in found.items()},
         "noop": noop_reward,
-        "earned": list(guilty),
+        "succeeded": list(guilty),
         "weak": weak,
         "exposed": exposed,
     }
@@ -132,5 +153,5 @@ def _judge(found: Mapping[str, Yield], attacks: Sequence[Attack], noop_reward: f
         return Finding(GateOutcome.failed, "; ".join(said[:SHOWN_MAX]) + more, content, observed)
     notes = [f"{max(weak.values()):g} of the reward needs no work"] if weak else []
     notes += [f"{known[name].remedy}: it could forge it" for name in exposed]
-    detail = f"{len(found) - len(exposed)} attacks" + "".join(f"; {note}" for note in notes)
+    detail = f"{len(found) - len(exposed)} attacks resisted" + "".join(f"; {note}" for note in notes)
     return Finding(GateOutcome.passed, detail, content, observed)
