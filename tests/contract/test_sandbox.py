@@ -5,10 +5,10 @@ import os
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from services.kernel.sandbox.protocol import (
     Ended,
@@ -20,16 +20,23 @@ from services.kernel.sandbox.protocol import (
 )
 from tests.support.sandboxes import BACKENDS, SMALL, Rig, open_rig
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture(params=BACKENDS)
-async def rig(
-    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path, tmp_path_factory.getbasetemp() / "sandbox-base") as made:
+
+@pytest_asyncio.fixture(params=BACKENDS, scope="module", loop_scope="module")
+async def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    base = tmp_path_factory.getbasetemp() / "sandbox-base"
+    async with open_rig(request.param, tmp_path_factory.mktemp(request.param), base) as made:
         yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def rig(shared: Rig) -> AsyncIterator[Rig]:
+    yield shared
+    await shared.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def sandbox(rig: Rig) -> Sandbox:
     return await rig.start()
 
@@ -143,9 +150,10 @@ async def test_output_is_cut_in_the_middle_and_counted_whole(sandbox: Sandbox) -
 
 async def test_a_background_process_lives_on_and_does_not_hold_the_call(sandbox: Sandbox) -> None:
     started = time.monotonic()
-    result = await sandbox.exec("python3 -u -m http.server 8000 --bind 127.0.0.1 & echo here > f; sleep 0.5")
+    listening = "until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do sleep 0.05; done"
+    result = await sandbox.exec(f"python3 -u -m http.server 8000 --bind 127.0.0.1 & echo here > f; {listening}")
     assert result.exit_code == 0
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 20
     fetch = "import urllib.request as u; [print(u.urlopen('http://127.0.0.1:8000/f').read()) for _ in range(3)]"
     assert (await sandbox.exec(("python3", "-c", fetch))).output == b"b'here\\n'\n" * 3
 

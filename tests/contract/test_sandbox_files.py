@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from services.kernel.sandbox.protocol import (
     Mount,
@@ -17,16 +18,23 @@ from services.kernel.sandbox.protocol import (
 )
 from tests.support.sandboxes import BACKENDS, Rig, open_rig
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture(params=BACKENDS)
-async def rig(
-    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path, tmp_path_factory.getbasetemp() / "sandbox-base") as made:
+
+@pytest_asyncio.fixture(params=BACKENDS, scope="module", loop_scope="module")
+async def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    base = tmp_path_factory.getbasetemp() / "sandbox-base"
+    async with open_rig(request.param, tmp_path_factory.mktemp(request.param), base) as made:
         yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def rig(shared: Rig) -> AsyncIterator[Rig]:
+    yield shared
+    await shared.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def sandbox(rig: Rig) -> Sandbox:
     return await rig.start()
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from services.kernel.sandbox.protocol import Ended, ExecResult, Sandbox, SandboxRefusedError
 from tests.support.sandboxes import BACKENDS, SMALL, Rig, open_rig
@@ -15,17 +16,29 @@ from tests.support.sandboxes import BACKENDS, SMALL, Rig, open_rig
 ALIVE = b"alive\n"
 
 
-@pytest.fixture(params=BACKENDS)
-async def rig(
-    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path, tmp_path_factory.getbasetemp() / "sandbox-base") as made:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(params=BACKENDS, scope="module", loop_scope="module")
+async def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    base = tmp_path_factory.getbasetemp() / "sandbox-base"
+    async with open_rig(request.param, tmp_path_factory.mktemp(request.param), base) as made:
         yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def rig(shared: Rig) -> AsyncIterator[Rig]:
+    yield shared
+    await shared.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def sandbox(rig: Rig) -> Sandbox:
     return await rig.start()
+
+
+def layers_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.name == "upper")
 
 
 async def python(sandbox: Sandbox, script: str) -> ExecResult:
@@ -164,6 +177,7 @@ async def test_files_in_a_closed_folder_count(sandbox: Sandbox) -> None:
 
 
 async def test_files_too_deep_for_any_path_count_and_can_be_removed(rig: Rig) -> None:
+    before = layers_below(rig.folder)
     sandbox = await rig.start()
     script = (
         "import os\nname = 'd' * 200\nfor _ in range(60): os.mkdir(name); os.chdir(name)\n"
@@ -171,7 +185,7 @@ async def test_files_too_deep_for_any_path_count_and_can_be_removed(rig: Rig) ->
     )
     assert (await python(sandbox, script)).ended is Ended.disk_limit
     await sandbox.close()
-    assert not any(path.name == "upper" for path in rig.folder.rglob("*"))
+    assert layers_below(rig.folder) == before
 
 
 async def test_many_empty_files_count(sandbox: Sandbox) -> None:

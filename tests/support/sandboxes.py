@@ -20,10 +20,11 @@ SMALL = Limits(cpu_s=10.0, wall_s=20.0, memory_bytes_max=128 << 20, pids_max=64,
 
 
 class Rig:
-    """A backend with an image, and short ways to use them."""
+    """A backend with an image, and short ways to use them. What is started here is closed with `close`."""
 
     def __init__(self, backend: SandboxBackend, image: Image, folder: Path) -> None:
         self.backend, self.image, self.folder = backend, image, folder
+        self._started: list[Sandbox] = []
 
     async def start(
         self,
@@ -35,7 +36,7 @@ class Rig:
         trusted_system: bool = False,
         workdir: str = "/app",
     ) -> Sandbox:
-        return await self.backend.start(
+        sandbox = await self.backend.start(
             replace(self.image, workdir=workdir),
             pins=pins,
             limits=limits,
@@ -43,6 +44,13 @@ class Rig:
             snapshot=snapshot,
             trusted_system=trusted_system,
         )
+        self._started.append(sandbox)
+        return sandbox
+
+    async def close(self) -> None:
+        """All that was started; the backend goes on."""
+        while self._started:
+            await self._started.pop().close()
 
     async def run(self, command: str | tuple[str, ...], *, limits: Limits = SMALL) -> ExecResult:
         """The result of one command in a fresh sandbox."""
@@ -62,11 +70,11 @@ def _image(base: Path) -> Image:
 
 @asynccontextmanager
 async def open_rig(backend_name: str, folder: Path, base: Path) -> AsyncIterator[Rig]:
-    """`base` may be shared by rigs: it is written once."""
+    """`base` may be shared by rigs: it is written once. Several tests may share one: each closes what it started."""
     if backend_name == "docker":
         host = engine_host()
         image = await asyncio.to_thread(base_image, host, base)
-        async with DockerBackend(folder / "sandboxes", DockerOptions(host=host, warm_max=0)) as docker:
+        async with DockerBackend(folder / "sandboxes", DockerOptions(host=host, warm_max=2)) as docker:
             yield Rig(docker, image, folder)
         return
     image = await asyncio.to_thread(_image, base)
