@@ -136,6 +136,7 @@ def show(report: Report) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=20)
+    parser.add_argument("--gate-tasks", type=int, default=5, help="tasks that go through all gates (default 5)")
     parser.add_argument("--repeats", type=int, default=5, help="passes of each side on bubblewrap (default 5)")
     parser.add_argument("--docker-repeats", type=int, default=2, help="passes of each side on Docker (default 2)")
     parser.add_argument("--at-once", type=int, default=4, help="at once on both sides (default 4, as is Harbor's)")
@@ -163,7 +164,7 @@ def main() -> None:
 def _measure(report: Report, part: str, folder: Path, chosen: argparse.Namespace, engine: Engine | None) -> None:
     match part:
         case "gates":
-            report.gates = asyncio.run(measure(folder / "work", chosen.tasks))
+            report.gates = asyncio.run(measure(folder / "work", chosen.gate_tasks))
         case "sandboxes":
             report.sandboxes = asyncio.run(bubblewrap_costs(folder))
             if engine is not None:
