@@ -37,6 +37,13 @@ class ProposalRules(Section, frozen=True, kw_only=True):
     """Rollouts on the parent that an assignment cites. Bounded, since a plan is one message."""
     past_max: Natural = 4
     """Admitted environments shown as examples."""
+    paired: bool = False
+    """Slots go two and two: both have one assignment, and two different entries of the roster answer it, each entry as
+    often as another, whatever their shares; so they can be compared assignment by assignment."""
+    feedback_max: Natural = 3
+    """Arm `prompt+feedback`: answers after the first one, each to what the gates said."""
+    tries_max: Natural = 4
+    """Arm `terminal`: times that a draft which passed its check may be tried on the current solver."""
 
 
 class CalibrationRules(Section, frozen=True, kw_only=True):
@@ -73,8 +80,8 @@ class GateRules(Section, frozen=True, kw_only=True):
     mutants_max: Natural = 8
     """Broken variants of the reference solution that are run at most; 0: none."""
     mutation_score_min: Share = 0.6
-    """Least share of these that must lose reward. Measured: sound verifiers 0.71 and more, ones that look at half of
-    the outputs 0.29 to 0.71."""
+    """Least share of these that must lose reward. Measured: sound verifiers 0.75 and more, ones that look at half of
+    the work 0.29 to 0.71."""
 
 
 class TrainingRules(Section, frozen=True, kw_only=True):

@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 
+from msgspec import structs
+
 from schemas.outcomes import GateOutcome
 from services.kernel.archive import FileEntry
 from services.kernel.harbor.grade import EnvironmentBroken, Solved, TooSlowError
+from services.kernel.harbor.task import HarborTask
 from services.kernel.sandbox.launch import uid_of
 from services.kernel.sandbox.protocol import (
     ExecResult,
@@ -116,11 +119,12 @@ class _Bench:
     """One environment's mutants at work."""
 
     def __init__(self, case: Case) -> None:
-        self._case, self._task, self._image = case, case.known_task(), case.known_image()
+        self._since_s = int(time.time()) - 1
+        self._case, self._image = case, case.known_image()
+        self._task = _with_one_date(case.known_task(), self._since_s)
         self._backend, self._grader = case.workshop.backend, case.workshop.grader
         self._rng = Random(case.digest)  # noqa: S311 - chosen anew, equally, for an equal environment
         self._solution = self._task.part("solution")
-        self._since_s = int(time.time()) - 1
         self._cores = asyncio.Semaphore(len(os.sched_getaffinity(0)))
 
     async def trials(self) -> list[Trial]:
@@ -224,6 +228,14 @@ class _Bench:
 
     def _pins(self, user: str | int | None) -> Pins:
         return Pins(user_uid=uid_of(self._image, self._image.user if user is None else str(user)))
+
+
+def _with_one_date(task: HarborTask, time_s: int) -> HarborTask:
+    """All commits of all solutions get one date: else each run's repository is another, and no two states are equal."""
+    names = ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE", "SOURCE_DATE_EPOCH")
+    dates = {name: str(time_s) if name.startswith("SOURCE") else f"{time_s} +0000" for name in names}
+    solution = structs.replace(task.config.solution, env={**dates, **task.config.solution.env})
+    return structs.replace(task, config=structs.replace(task.config, solution=solution))
 
 
 async def _content(sandbox: Sandbox, path: str) -> bytes | None:
