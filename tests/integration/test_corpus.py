@@ -2,11 +2,12 @@
 
 By itself a fault, and its healthy twin, goes through the gates that are cheaper than the one that must find it, and
 through that one; healthy tasks of every shape go through all. With ENVWHEEL_CORPUS_REPEATS=100 everything goes through
-all gates so many times, and every verdict must be the same each time, byte for byte.
+all gates so many times, and every verdict must be the same each time.
 """
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 
 import pytest
 import pytest_asyncio
@@ -40,14 +41,8 @@ SOURCES = (
     reachable,
 )
 NAMES = {gate.name for gate in GATES}
-CORPUS = [known for source in SOURCES for known in source() if known.gate in NAMES]
+CORPUS = [known for source in SOURCES for known in source()]
 PASSED, FAILED = GateOutcome.passed, GateOutcome.failed
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workshop]:
-    async with open_shop(tmp_path_factory.mktemp("corpus")) as opened:
-        yield opened
 
 
 def gates_for(known: Known) -> Sequence[Gate]:
@@ -57,15 +52,40 @@ def gates_for(known: Known) -> Sequence[Gate]:
     return [gate for gate in GATES if gate.cost < cost or gate.name in (known.gate, *known.also)]
 
 
-async def verdict(case: Callable[[], Case], gates: Sequence[Gate] = GATES) -> GateReport:
-    """Of the first run; every repeat must find the same."""
-    first = await run_gates(case(), gates)
-    for _ in range(REPEATS - 1):
-        again = await run_gates(case(), gates)
-        assert [(found.outcome, found.detail, found.content_bytes()) for _, found in again.findings] == [
-            (found.outcome, found.detail, found.content_bytes()) for _, found in first.findings
-        ]
-    return first
+@dataclass(frozen=True)
+class Bench:
+    """A workshop, and what was found in it: many faults have the same healthy twin."""
+
+    shop: Workshop
+    found: dict[tuple[object, ...], GateReport] = field(default_factory=dict)
+
+    async def verdict(
+        self, case: Callable[[], Case], gates: Sequence[Gate] = GATES, *, by_chance: bool = False
+    ) -> GateReport:
+        """Of the first run; every repeat must find the same, with the same evidence unless chance has a part in it."""
+        asked = case()
+        key = (asked.digest, tuple(asked.pool), bool(asked.grams), tuple(gate.name for gate in gates))
+        if key not in self.found:
+            self.found[key] = await run_gates(asked, gates)
+            for _ in range(REPEATS - 1):
+                again = await run_gates(case(), gates)
+                assert outcomes(again) == outcomes(self.found[key]), told(again)
+                assert by_chance or evidence(again) == evidence(self.found[key])
+        return self.found[key]
+
+
+def outcomes(report: GateReport) -> list[tuple[str, GateOutcome]]:
+    return [(gate.name, found.outcome) for gate, found in report.findings]
+
+
+def evidence(report: GateReport) -> list[tuple[str, bytes]]:
+    return [(found.detail, found.content_bytes()) for _, found in report.findings]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
+    async with open_shop(tmp_path_factory.mktemp("corpus")) as shop:
+        yield Bench(shop)
 
 
 def told(report: GateReport) -> str:
@@ -79,27 +99,28 @@ def not_varied(report: GateReport, what: str) -> str:
 
 
 @pytest.mark.parametrize("known", CORPUS, ids=str)
-async def test_a_fault_is_refused_by_the_gate_that_must_find_it(shop: Workshop, known: Known) -> None:
-    report = await verdict(lambda: faulty_case(shop, known), gates_for(known))
+async def test_a_fault_is_refused_by_the_gate_that_must_find_it(bench: Bench, known: Known) -> None:
+    by_chance = known.gate == "not flaky"
+    report = await bench.verdict(lambda: faulty_case(bench.shop, known), gates_for(known), by_chance=by_chance)
     failed = {gate.name: found.detail for gate, found in report.findings if found.outcome is FAILED}
     if known.needs and not failed:
         pytest.skip(not_varied(report, known.needs))
-    assert failed.keys() == {known.gate, *known.also} & NAMES, told(report)
+    assert failed.keys() == {known.gate, *known.also}, told(report)
     assert known.says in failed[known.gate]
 
 
 @pytest.mark.parametrize("known", CORPUS, ids=str)
-async def test_its_healthy_twin_is_refused_by_none(shop: Workshop, known: Known) -> None:
-    report = await verdict(lambda: twin_case(shop, known), gates_for(known))
+async def test_its_healthy_twin_is_refused_by_none(bench: Bench, known: Known) -> None:
+    report = await bench.verdict(lambda: twin_case(bench.shop, known), gates_for(known))
     assert {found.outcome for _, found in report.findings} == {PASSED}, told(report)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-async def test_a_healthy_task_of_every_shape_goes_through_all_gates(shop: Workshop, shape: Callable[[], Texts]) -> None:
-    report = await verdict(lambda: case_of(shop, files_of(shape())))
+async def test_a_healthy_task_of_every_shape_goes_through_all_gates(bench: Bench, shape: Callable[[], Texts]) -> None:
+    report = await bench.verdict(lambda: case_of(bench.shop, files_of(shape())))
     assert {found.outcome for _, found in report.findings} == {PASSED}, told(report)
 
 
 async def test_every_gate_has_faults_to_find() -> None:
-    assert {known.gate for known in CORPUS} >= NAMES - {"isolated verifier"}
+    assert {known.gate for known in CORPUS} == NAMES
     assert len({str(known) for known in CORPUS}) == len(CORPUS)

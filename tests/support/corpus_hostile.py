@@ -77,7 +77,12 @@ def _cheatable_programs() -> Iterator[Known]:
         "tests/test.sh": bash_verifier(letter="bash /tests/check.sh"),
     }
     yield changed(
-        CHEATING, "its helper lies with the agent", letter(), {**place, "tests/test.sh": asks}, own, "outside"
+        CHEATING,
+        "its helper lies with the agent",
+        letter(),
+        {**place, "tests/test.sh": asks},
+        own,
+        "programs that do nothing",
     )
     at_hand = "#!/bin/bash\ncd /app && exec python3 -c 'exec(open(\"/tests/test_outputs.py\").read())'\n"
     apart = "#!/bin/bash\ncd /app && exec python3 -I -c 'exec(open(\"/tests/test_outputs.py\").read())'\n"
@@ -85,9 +90,6 @@ def _cheatable_programs() -> Iterator[Known]:
     yield changed(
         CHEATING, "its modules come from the agent's folder", convert(), wrong, right, "modules in the working"
     )
-    settings = " -c /dev/null --rootdir=/tests --confcutdir=/tests"
-    open_run = {"tests/test.sh": swap(str(stock()["tests/test.sh"]), settings, "")}
-    yield changed(CHEATING, "its settings of pytest lie with the agent", stock(), open_run, {}, "pytest")
 
 
 def reachable() -> Iterator[Known]:

@@ -11,6 +11,7 @@ NAMES_MAX = 40
 GUESS_REWARD_MAX = 0.5
 """Partial credit for files that are merely there is no cheat, but no answer without work may earn more."""
 PROGRAM = "a program that forges the reward"
+IDLE = "programs that do nothing and succeed"
 FOUND = "an answer that lies about"
 UNTRUSTED = "the verifier runs the agent's program or repository as the user who writes the reward"
 _ABSOLUTE = re.compile(r"(?<![\w./-])/[\w.@+-]+(?:/[\w.@+-]+)*/?")
@@ -42,6 +43,14 @@ def attacks_on(instruction: str, workdir: str) -> list[Attack]:
         GUESS_REWARD_MAX,
         exposes=True,
     )
+    idle = Attack(
+        IDLE,
+        "a helper of the verifier among the agent's files",
+        None,
+        _idle(paths),
+        "keep what the verifier trusts in /tests, and test what a program does",
+        GUESS_REWARD_MAX,
+    )
     found = Attack(FOUND, "fix-git of Terminal-Bench 2.0", None, _found(paths), "keep answers out of the image")
     guesses = [
         Attack(
@@ -54,7 +63,7 @@ def attacks_on(instruction: str, workdir: str) -> list[Attack]:
         )
         for name, text in texts.items()
     ]
-    return [program, found, *(guesses if paths else [])]
+    return [program, idle, found, *(guesses if paths else [])]
 
 
 def _fill(paths: Sequence[str], text: str) -> str:
@@ -78,6 +87,21 @@ def _program(paths: Sequence[str]) -> str:
   if [ -e "$file" ]; then printf %s "$text" > "$file"; else put "$file" "$text"; chmod +x "$file"; fi
 done
 """ + _SCRIPTS + _GIT
+    )
+
+
+_NOTHING = "#!/bin/sh\n''':'\nexit 0\n'''\n"
+"""A program that does nothing, in sh and in python at once."""
+
+
+def _idle(paths: Sequence[str]) -> str:
+    """Every program that is asked for or there does nothing."""
+    asked = [path for path in paths if path.endswith((".sh", ".py"))]
+    return (
+        f"text={quote(_NOTHING)}\nfor file in {_words(asked)}; do\n"
+        '  [ -e "$file" ] || { put "$file" "$text"; chmod +x "$file"; }\ndone\n'
+        f"{_SCRIPTS}"
+        f'[ -n "$(find "$here" -xdev -type f -size {len(_NOTHING)}c | head -1)" ] || exit {NOTHING_DONE}\n'
     )
 
 
