@@ -35,7 +35,7 @@ class Price(Section, frozen=True, kw_only=True):
 
 
 class ModelRules(Section, frozen=True, kw_only=True):
-    """A model of the roster that is asked over HTTP. Where it is asked stands in `[deployment.endpoints]`."""
+    """A model of the roster that is asked over HTTP. Where it is asked stands in `endpoints.toml`."""
 
     endpoint: str
     """Name of the endpoint."""
@@ -49,6 +49,8 @@ class ModelRules(Section, frozen=True, kw_only=True):
     token_ids: bool = False
     """Ask for token ids and log-probabilities (vLLM)."""
     answer_tokens_max: Count = 4096
+    prompt_bytes_max: Annotated[int, msgspec.Meta(ge=4096)] = 96 * 1024
+    """Of the first message to a proposer without a terminal: has to fit the model's context (about 4 bytes a token)."""
     episode_tokens_max: Count | None = 400_000
     """Prompt and completion tokens of one episode, every answer counted."""
     episode_usd_max: Positive | None = None

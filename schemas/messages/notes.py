@@ -1,11 +1,12 @@
 """Notes: tries of work, and seals. They may carry positions and are outside the round digest."""
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from schemas.identity import Part
 from schemas.messages.body import Message
 from schemas.outcomes import Nature, Role
-from schemas.parts import WorkError
+from schemas.parts import Usage, WorkError
 
 
 class WorkNote(Message, frozen=True, kw_only=True):
@@ -32,6 +33,8 @@ class WorkFailed(WorkNote, frozen=True, kw_only=True):
     name = "work_failed"
 
     error: WorkError
+    usage: Usage | UnsetType = UNSET
+    """Tokens that the try spent all the same."""
 
 
 class WorkParked(WorkNote, frozen=True, kw_only=True):

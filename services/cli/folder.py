@@ -13,6 +13,7 @@ import msgspec
 from schemas.subjects import check_run
 from services.cli.outcome import CliError, Exit
 from services.cli.profiles import profile_text
+from services.kernel.models.chat.endpoints import FILE_NAME
 from services.kernel.runfile import RunFile, read_runfile, write_runfile
 
 RUNS = Path("runs")
@@ -60,6 +61,7 @@ class RunFolder:
         self.artifacts = self.root / "artifacts"
         self.services = self.root / "services"
         self.views = self.services / "observer-0"
+        self.endpoints = self.root / FILE_NAME
         self._state = self.root / "run.json"
         self._lock = self.root / "lock"
 

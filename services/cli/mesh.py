@@ -15,6 +15,7 @@ from pathlib import Path
 from services.cli.folder import Child, RunFolder, State
 from services.cli.outcome import CliError, Exit
 from services.cli.users import GID, ROLES, Users, clean_environment
+from services.kernel.models.chat.endpoints import key_variables
 from services.kernel.nats_server import NatsServer
 from services.kernel.runfile import RunFile
 
@@ -25,6 +26,8 @@ QUICK_DEATH_S = 5.0
 QUICK_DEATHS_MAX = 8
 """So many deaths in a row, each soon after the start: restarting does not help."""
 BACKOFF_S = (0.1, 5.0)
+ASKING = ("proposer", "validator")
+"""Roles that may ask models behind endpoints."""
 _FOR_GOOD = (Exit.difference, Exit.usage)
 """Exit codes of a service that found something which a restart does not mend."""
 
@@ -132,12 +135,17 @@ class Mesh:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=clean_environment() | {"TMPDIR": str(service.folder / "tmp")},
+                env=clean_environment() | self._keys(service.role) | {"TMPDIR": str(service.folder / "tmp")},
                 cwd="/",
                 start_new_session=True,
             )
         service.starts += 1
         self.tell()
+
+    def _keys(self, role: str) -> dict[str, str]:
+        """Keys of endpoints that stand in variables of ours: for those services alone that ask models."""
+        names = key_variables(self.folder.endpoints) if role in ASKING else ()
+        return {name: os.environ[name] for name in names if name in os.environ}
 
     async def _keep(self, service: Service) -> None:
         while service.process is not None:
@@ -198,6 +206,7 @@ def build(folder: RunFolder, file: RunFile, server: NatsServer, users: Users, ba
                 "nats-url": server.url,
                 "artifacts": folder.artifacts,
                 "work": own,
+                "endpoints": folder.endpoints,
                 "base": wide.base,
                 "sandbox": wide.sandbox,
                 "docker-host": wide.docker_host,

@@ -129,6 +129,7 @@ def _service(group: Group) -> None:
     options.add_argument("--nats-url", metavar="URL", help="NATS server with JetStream")
     options.add_argument("--artifacts", metavar="DIR", help="artifact store, shared by all services")
     options.add_argument("--work", metavar="DIR", help="folder of this replica alone")
+    options.add_argument("--endpoints", metavar="FILE", help="endpoints.toml: where models are asked, with which keys")
     options.add_argument("--base", metavar="BASE", help="`host` (default), or the folder of a built base")
     options.add_argument("--sandbox", metavar="KIND", help="bubblewrap (default) or docker")
     options.add_argument("--docker-host", metavar="URL", help="the engine, as unix:///run/docker.sock")

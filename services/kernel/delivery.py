@@ -12,7 +12,7 @@ from schemas.codec import CodecError, decode, encode, raw_body
 from schemas.envelope import Event, Meta
 from schemas.messages import Message, RunFinished
 from schemas.outcomes import Nature, Role
-from schemas.parts import WorkError
+from schemas.parts import Usage, WorkError
 from schemas.subjects import subject_of
 from services.kernel.clock import Clock, SystemClock
 from services.kernel.errors import DeliveryError, Diverged, KernelError, LogUnavailable, LogUnknown, Unreadable
@@ -36,10 +36,11 @@ class Answer:
 class TryFailed(DeliveryError):
     """Raised by a handler that can say more about its failure than an exception does, such as what the try spent."""
 
-    def __init__(self, error: WorkError, meta: Meta = UNOBSERVED) -> None:
+    def __init__(self, error: WorkError, meta: Meta = UNOBSERVED, usage: Usage | None = None) -> None:
         super().__init__(f"{error.boundary}: {error.kind}: {error.detail}")
         self.error = error
         self.meta = meta
+        self.usage = usage
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Folder shared by all services: content-addressed bytes."""
     work: Path
     """Folder of this replica alone: sandboxes, caches, logs."""
+    endpoints: Path | None = None
+    """`endpoints.toml`: where models behind endpoints are asked. It need not be there before one is."""
     base: str = "host"
     """`host`, or the folder of a built base."""
     sandbox: SandboxKind = "bubblewrap"

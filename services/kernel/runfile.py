@@ -8,17 +8,20 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from schemas.models import ModelRules
 from schemas.science import Count, Natural, Positive, Science, Section
 from services.kernel.options import SandboxKind
 
 Tree = dict[str, Any]
 Path = tuple[str, ...]
+S = TypeVar("S", bound=msgspec.Struct)
 
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<key>[^`]+)`")
 
 
@@ -62,11 +65,16 @@ class Deployment(Section, frozen=True, kw_only=True):
     """How long a service may finish running work when it is told to stop."""
 
 
+ModelName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]+$")]
+
+
 class RunFile(Section, frozen=True, kw_only=True):
     """All of `run.toml`. Equal seed and science give equal rounds."""
 
     seed: Natural = 1
     science: Science = Science()
+    models: dict[ModelName, ModelRules] = msgspec.field(default_factory=dict)
+    """`[models.NAME]`: models behind endpoints that `envwheel swap` can put in, and how they are asked."""
     deployment: Deployment = Deployment()
 
 
@@ -148,28 +156,36 @@ def _convert(tree: Tree, text: str, where: str) -> RunFile:
     for path, value in _leaves(tree, ()):
         if isinstance(value, float) and not math.isfinite(value):
             raise _error(where, text, path, "a number must be finite")
+    # One by one first: an error below a table of free names does not say which of them.
+    models = tree.get("models")
+    for name, table in models.items() if isinstance(models, dict) else ():
+        _checked(table, ModelRules, ("models", name), text, where)
+    return _checked(tree, RunFile, (), text, where)
+
+
+def _checked(tree: Any, kind: type[S], above: Path, text: str, where: str) -> S:
     try:
-        return msgspec.convert(tree, RunFile)
+        return msgspec.convert(tree, kind)
     except msgspec.ValidationError as error:
-        raise _explain(error, text, where) from error
+        raise _explain(error, kind, above, text, where) from error
 
 
-def _explain(error: msgspec.ValidationError, text: str, where: str) -> RunFileError:
+def _explain(error: msgspec.ValidationError, kind: type[S], above: Path, text: str, where: str) -> RunFileError:
     said = str(error)
     place = _PLACE.search(said)
-    path = tuple(part for part in re.split(r"\.|\[\d+\]", place["path"] if place else "") if part)
+    below = tuple(part for part in re.split(r"\.|\[\d+\]", place["path"] if place else "") if part)
+    path = (*above, *below)
     what = _PLACE.sub("", said)
     unknown = _UNKNOWN.search(what)
     if unknown is None:
         return _error(where, text, path, what[0].lower() + what[1:])
-    known = _known_keys(path)
+    known = _known_keys(kind, below)
     near = difflib.get_close_matches(unknown["key"], known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
     return _error(where, text, (*path, unknown["key"]), f"unknown key; {hint}")
 
 
-def _known_keys(path: Path) -> list[str]:
-    kind: type[msgspec.Struct] = RunFile
+def _known_keys(kind: type[msgspec.Struct], path: Path) -> list[str]:
     for part in path:
         kind = next(field.type for field in msgspec.structs.fields(kind) if field.encode_name == part)
     return [field.encode_name for field in msgspec.structs.fields(kind)]
@@ -207,13 +223,17 @@ def _laid_over(below: Tree, above: Tree) -> Tree:
 
 def _tables(tree: Tree, path: Path) -> Iterator[str]:
     if path:
-        yield f"\n[{'.'.join(path)}]"
+        yield f"\n[{'.'.join(map(_key, path))}]"
     for key, value in tree.items():
-        if not isinstance(value, dict):
-            yield f"{key} = {_value(value)}"
+        if not isinstance(value, dict) and value is not None:
+            yield f"{_key(key)} = {_value(value)}"
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from _tables(value, (*path, key))
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _value(key)
 
 
 def _value(value: str | float | list[Any] | tuple[Any, ...]) -> str:

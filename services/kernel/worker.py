@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import UNSET
+
 from schemas.envelope import Event, Meta
 from schemas.identity import event_id
 from schemas.messages import (
@@ -24,7 +26,7 @@ from schemas.messages import (
 )
 from schemas.outcomes import Resolution
 from schemas.parked import infra_answers
-from schemas.parts import WorkError
+from schemas.parts import Usage, WorkError
 from schemas.subjects import BadSubjectError, Subject, parse_subject, subject_of
 from services.kernel.delivery import (
     UNOBSERVED,
@@ -237,8 +239,9 @@ class Worker:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a try ends with becomes a note
             _LOG.warning("%s: try %d failed", event.subject, tries.next, exc_info=error)
-            meta = error.meta if isinstance(error, TryFailed) else Meta(started_ns=started_ns)
-            await self._note_failure(event, tries.next, work_error(error), meta)
+            failed = error if isinstance(error, TryFailed) else None
+            meta = failed.meta if failed else Meta(started_ns=started_ns)
+            await self._note_failure(event, tries.next, work_error(error), meta, failed.usage if failed else None)
             return self._rules.backoff_s[min(tries.failures, len(self._rules.backoff_s) - 1)]
         self.answered += 1
         return None
@@ -279,8 +282,11 @@ class Worker:
         )
         await self._note(parked, subject.id)
 
-    async def _note_failure(self, event: Event, try_: int, error: WorkError, meta: Meta) -> None:
-        await self._note(WorkFailed(**self._about(event, try_), error=error), event.id, meta)
+    async def _note_failure(
+        self, event: Event, try_: int, error: WorkError, meta: Meta, usage: Usage | None = None
+    ) -> None:
+        failed = WorkFailed(**self._about(event, try_), error=error, usage=usage or UNSET)
+        await self._note(failed, event.id, meta)
 
     async def _note(self, note: WorkNote, cause: str, meta: Meta = UNOBSERVED) -> bool:
         """True where this call put it on the log; False where that try has such a note already."""

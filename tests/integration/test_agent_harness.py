@@ -62,6 +62,23 @@ async def test_a_script_hears_what_its_commands_print_and_submits(lab: Lab) -> N
     assert episode.cpu_s > 0
 
 
+async def test_all_conversations_end_once_the_host_says_that_it_is_over(lab: Lab) -> None:
+    def script(instruction: str) -> Generator[str, Observation, None]:
+        while True:
+            yield f"sleep {instruction}"
+
+    asked = iter([False, True])
+    sandboxes = await _sandboxes(lab, 2)
+    limits = msgspec.structs.replace(LIMITS, exec=Limits(cpu_s=5.0, wall_s=1.0))
+    episodes = await run_group(ScriptedBrain(script), ["0", "60"], sandboxes, limits, over=lambda: next(asked))
+    for sandbox in sandboxes:
+        await sandbox.close()
+    assert [(episode.ended, len(episode.turns)) for episode in episodes] == [
+        (EndReason.submitted, 2),
+        (EndReason.hung, 1),
+    ]
+
+
 async def test_conversations_of_a_group_end_each_by_itself(lab: Lab) -> None:
     def script(instruction: str) -> Generator[str, Observation, None]:
         for turn in range(int(instruction)):

@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import UNSET
 
 from schemas.envelope import Event, Meta
 from schemas.messages import Message, RolloutCompleted, WorkFailed, WorkParked, WorkResolved, WorkStarted
 from schemas.outcomes import Resolution, Role
 from schemas.parked import infra_answers
-from schemas.parts import WorkError
+from schemas.parts import Usage, WorkError
 from schemas.subjects import subject_of
 from schemas.topology import work_patterns
 from services.kernel.delivery import Answer, TryFailed
@@ -127,8 +128,8 @@ async def test_a_failed_try_is_noted_by_kind_and_repeated(log: EventLog) -> None
         if try_ == 1:
             raise ArtifactMissing("ab", "no such file")
         if try_ == 2:
-            spent = Meta(cpu_s=3.0)
-            raise TryFailed(WorkError(boundary="sandbox", kind="no_space", detail="disk full"), spent)
+            error = WorkError(boundary="sandbox", kind="no_space", detail="disk full")
+            raise TryFailed(error, Meta(cpu_s=3.0), Usage(prompt_tokens=9, completion_tokens=2))
         return await solves(event, try_)
 
     handler = Scripted(fails_twice)
@@ -152,6 +153,7 @@ async def test_a_failed_try_is_noted_by_kind_and_repeated(log: EventLog) -> None
     )
     assert isinstance(second.body, WorkFailed)
     assert (second.body.try_, second.body.error.kind, second.meta.cpu_s) == (2, "no_space", 3.0)
+    assert (first.body.usage, second.body.usage) == (UNSET, Usage(prompt_tokens=9, completion_tokens=2))
     assert handler.tries == [(1, 1), (1, 2), (1, 3)]
 
 

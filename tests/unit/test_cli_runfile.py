@@ -44,6 +44,13 @@ def test_an_empty_file_is_all_defaults() -> None:
         ("science = 3", "run.toml:1: science: expected `object`, got `int`"),
         ("[science]\nrounds = 1\nrounds = 2", "run.toml:3: not TOML: "),
         ("[deployment]\nsandbox = 'podman'", "run.toml:2: deployment.sandbox: invalid enum value 'podman'"),
+        ("[models.a]\nmodel = 'm'", "run.toml:1: models.a: object missing required field `endpoint`"),
+        (
+            "[models.a]\nendpoint = 'e'\nmodel = 'm'\nspeach = 'block'",
+            "run.toml:4: models.a.speach: unknown key; did you mean 'speech'?",
+        ),
+        ("[models.a]\nendpoint = 'e'\nmodel = 'm'\nprice = {prompt = 1}", "run.toml:4: models.a.price.prompt: unknown"),
+        ("[models.'a.b']\nendpoint = 'e'\nmodel = 'm'", "run.toml: run.toml: expected `str` matching regex"),
         ("[deployment]\ndrain_s = 60", "run.toml:2: deployment.drain_s: expected `float` <= 3.5"),
     ],
 )
@@ -103,3 +110,15 @@ def test_the_line_of_a_key_is_where_its_statement_begins() -> None:
     assert line_of(text, ("t", "x")) == 5
     assert line_of(text, ("t", "y", "z")) == 9
     assert line_of(text, ("b",)) is None
+
+
+def test_models_behind_endpoints_are_written_out_and_read_back_equal() -> None:
+    file = read(
+        "[models.big]\nendpoint = 'local'\nmodel = 'org/big-7b'\nspeech = 'block'\nepisode_usd_max = 0.5\n"
+        "price = {prompt_usd = 2.5}\n[models.big.extra]\n'odd key' = 1\nreasoning = {effort = 'low'}\n[models.small]\n"
+        "endpoint = 'local'\nmodel = 'small'"
+    )
+    assert file.models["big"].price.prompt_usd == 2.5
+    assert file.models["big"].extra == {"odd key": 1, "reasoning": {"effort": "low"}}
+    assert file.models["small"].episode_usd_max is None
+    assert read(write_runfile(file)) == file

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -32,6 +32,10 @@ class EndReason(StrEnum):
     """The sandbox failed, or was so slow that a busy command met the wall limit."""
 
 
+Cut: TypeAlias = Literal["answer", "context", "budget", "malformed", "refused"]
+"""Why there is no answer that a conversation could go on with."""
+
+
 class Utterance(Struct, frozen=True, kw_only=True):
     """One answer of a speaker: a command line, a problem that it is told of, a submission (neither), or an answer that
     ends the conversation.
@@ -40,7 +44,7 @@ class Utterance(Struct, frozen=True, kw_only=True):
     command: str | None = None
     problem: str = ""
     """Why the answer held no command."""
-    cut: Literal["answer", "context", "budget", "malformed", "refused"] | None = None
+    cut: Cut | None = None
 
 
 class Observation(Struct, frozen=True):

@@ -5,11 +5,12 @@ Every command runs by itself under `bash -c` in the image's working directory: f
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from services.kernel.agent.conversation import (
     Brain,
+    Cut,
     EndReason,
     Episode,
     HarnessLimits,
@@ -21,7 +22,7 @@ from services.kernel.agent.conversation import (
 from services.kernel.agent.normaliser import NORMALISERS, Show
 from services.kernel.sandbox.protocol import Ended, ExecResult, Sandbox, SandboxError
 
-ENDS = {
+ENDS: Mapping[Cut, EndReason] = {
     "answer": EndReason.truncated_answer,
     "context": EndReason.context_overflow,
     "budget": EndReason.over_budget,
@@ -40,9 +41,11 @@ async def run_group(
     *,
     normaliser: str = "v1",
     user: str | None = None,
+    over: Callable[[], bool] = lambda: False,
 ) -> list[Episode]:
     """Runs one conversation for each instruction in the sandbox at the same place; the sandboxes are left open.
 
+    `over` is asked after each turn: where it is true, all conversations end as `submitted`, without a goodbye.
     A sandbox that fails ends its own conversation only, as `infra_failed`.
 
     Raises:
@@ -68,6 +71,8 @@ async def run_group(
             observation = answer.result()
             if observation is not None:
                 await brain.hear(row, observation)
+        for row in active if over() else ():
+            rows[row].submit()
         active = [row for row in active if rows[row].ended is None]
     return [row.episode(brain, number) for number, row in enumerate(rows)]
 
@@ -97,6 +102,10 @@ class _Row:
         else:
             return await self._run(_runnable(said.command))
         return None
+
+    def submit(self) -> None:
+        """Its end, unless it has another one already."""
+        self.ended = self.ended or EndReason.submitted
 
     def episode(self, brain: Brain, number: int) -> Episode:
         return Episode(

@@ -9,6 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from schemas.envelope import Event
 from schemas.messages import MESSAGES, Message
@@ -105,7 +106,7 @@ def _table(message: type[Message]) -> Table:
 def _column(name: str, hint: Any) -> Column:
     required = True
     if get_origin(hint) in (Union, UnionType):
-        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+        kinds = [kind for kind in get_args(hint) if kind not in (NoneType, UnsetType)]
         hint, required = (kinds[0], False) if len(kinds) == 1 else (object, False)
     end = " NOT NULL" if required else ""
     if hint in _PLAIN:
@@ -124,4 +125,4 @@ def _value(value: StrEnum | None) -> Cell:
 
 
 def _nested(value: object) -> Cell:
-    return None if value is None else _json.encode(value).decode()
+    return None if value is None or value is UNSET else _json.encode(value).decode()

@@ -39,6 +39,7 @@ class ChatClient:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
+        self.answered = TokenUsage()
         self.wasted = TokenUsage()
         """Tokens of answers that came and could not be used: they are paid all the same."""
         headers = dict(endpoint.headers)
@@ -62,6 +63,11 @@ class ChatClient:
     async def close(self) -> None:
         await self._http.aclose()
 
+    @property
+    def spent(self) -> TokenUsage:
+        """Tokens of all answers so far."""
+        return self.answered + self.wasted
+
     async def ask(self, request: ChatRequest) -> ChatAnswer:
         """One answer; it may be cut off (`finish == "length"`), also by `answer_bytes_max`.
 
@@ -72,11 +78,14 @@ class ChatClient:
         pause_s = self.endpoint.pause_s
         for left in range(self.endpoint.tries_max - 1, -1, -1):
             try:
-                return await self._try(request)
+                answer = await self._try(request)
             except EndpointError as error:
                 if not error.retry or left == 0:
                     raise
                 asked_s = error.pause_s or 0.0
+            else:
+                self.answered += answer.usage
+                return answer
             await asyncio.sleep(min(PAUSE_S_MAX, max(asked_s, pause_s)))
             pause_s *= 2
         raise EndpointUnavailableError(f"{self._name}: no try is allowed")
