@@ -24,6 +24,7 @@ from schemas.messages import (
 from schemas.outcomes import Direction, GateOutcome, Role, Verdict
 from schemas.parked import OpenWork
 from schemas.parts import Assignment, CitedRollout, Evidence, RosterEntry, Slot
+from schemas.roster import by_share, for_pair, in_force
 from schemas.rules import commonest_failure, mean_std
 from schemas.slots import SlotBook, SlotState, Stage
 
@@ -57,6 +58,8 @@ class View:
     book: SlotBook = field(default_factory=lambda: SlotBook(0))
     parents: list[Parent] = field(default_factory=list)
     """As they stood when the round was planned: later waves choose from the same."""
+    bound: dict[int, RosterEntry] = field(default_factory=dict)
+    """With paired slots: who has each of them, revisions included."""
     deltas: dict[tuple[int, int, int], str] = field(default_factory=dict)
     memory: tuple[str, ...] = ()
     work: OpenWork = field(default_factory=lambda: OpenWork(Role.proposer, (EnvRequested,)))
@@ -155,7 +158,7 @@ def _plan_round(view: View, round_: int) -> list[Message]:
     if run is None or view.checkpoint is None or round_ >= run.science.rounds or round_ <= view.book.round:
         return []
     view.parents = _parents(view)
-    view.book.round, view.book.wave, view.book.slots = round_, -1, {}
+    view.book.round, view.book.wave, view.book.slots, view.bound = round_, -1, {}, {}
     return [_plan_wave(view, 0, run.science.pool.admit_per_round, run.science.pool.waves_max - 1)]
 
 
@@ -199,12 +202,14 @@ def _parents(view: View) -> list[Parent]:
 def _assign(view: View, slot: int) -> Assignment:
     run, _ = _known(view)
     round_ = view.book.round
-    seed = derive_seed(run.seed, "assignment", round_, slot)
-    past = tuple(permutation(view.members, run.seed, "past", round_, slot)[: run.science.proposal.past_max])
-    if not view.parents or slot % NEW_EVERY == NEW_EVERY - 1:
+    paired = run.science.proposal.paired and len(_entries(view)) > 1
+    first, turn = (slot - slot % 2, slot // 2) if paired else (slot, slot)
+    seed = derive_seed(run.seed, "assignment", round_, first)
+    past = tuple(permutation(view.members, run.seed, "past", round_, first)[: run.science.proposal.past_max])
+    if not view.parents or turn % NEW_EVERY == NEW_EVERY - 1:
         domains = permutation(run.science.domains, run.seed, "domains", round_) or ["any"]
-        return Assignment(direction=Direction.new, domain=domains[slot % len(domains)], seed=seed, past=past)
-    parent = view.parents[(slot - slot // NEW_EVERY) % len(view.parents)]
+        return Assignment(direction=Direction.new, domain=domains[turn % len(domains)], seed=seed, past=past)
+    parent = view.parents[(turn - turn // NEW_EVERY) % len(view.parents)]
     return Assignment(
         direction=_direction(parent.mean),
         domain=parent.domain,
@@ -237,32 +242,43 @@ def _issue(view: View) -> list[Message]:
 
 def _request(view: View, slot: int, state: SlotState, revision: int, evidence: Evidence | None) -> EnvRequested:
     """The request, with the roster entry bound now; from this position of the log on the slot counts as requested."""
-    _, checkpoint = _known(view)
+    run, checkpoint = _known(view)
     request = EnvRequested(
         round=view.book.round,
         slot=slot,
         revision=revision,
         assignment=state.assignment,
-        entry=_entry(view, slot),
+        entry=view.bound.get(slot) or _entry(view, slot),
         pool_version=view.pool_version,
         checkpoint_version=checkpoint[0],
         memory=view.memory,
         evidence=evidence,
     )
     view.book.fold(request)
+    if run.science.proposal.paired:
+        view.bound[slot] = request.entry
     return request
 
 
 def _entry(view: View, slot: int) -> RosterEntry:
-    """Who fills the slot: by share and slot number, so that shares hold in every stretch of slots."""
-    changes = [change for change in view.roster if change.from_round is None or change.from_round <= view.book.round]
-    entries = changes[-1].entries if changes else (RosterEntry(name="procedural", model="procedural"),)
-    place = (slot * 618_033_989 % 1_000_000_000) / 1_000_000_000 * sum(entry.share for entry in entries)
-    for entry in entries:
-        place -= entry.share
-        if place < 0:
-            return entry
-    return entries[-1]
+    twin = _twin(view, slot)
+    if twin is not None:
+        return for_pair(_entries(view), slot // 2, view.bound.get(twin))
+    return by_share(_entries(view), slot)
+
+
+def _entries(view: View) -> tuple[RosterEntry, ...]:
+    change = in_force(view.roster, Role.proposer, view.book.round)
+    return change.entries if change else (RosterEntry(name="procedural", model="procedural"),)
+
+
+def _twin(view: View, slot: int) -> int | None:
+    """The slot that has the same assignment, so that two entries can be compared on it."""
+    run, _ = _known(view)
+    ours, other = view.book.slots.get(slot), view.book.slots.get(slot ^ 1)
+    if not run.science.proposal.paired or ours is None or other is None or ours.assignment != other.assignment:
+        return None
+    return slot ^ 1
 
 
 def _evidence(body: Any) -> Evidence:
