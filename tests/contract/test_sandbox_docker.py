@@ -13,7 +13,7 @@ import pytest
 from services.kernel.sandbox.base import host_base
 from services.kernel.sandbox.docker.backend import DockerBackend
 from services.kernel.sandbox.docker.engine import Engine
-from services.kernel.sandbox.docker.options import DockerOptions
+from services.kernel.sandbox.docker.options import OWNER_LABEL, DockerOptions
 from services.kernel.sandbox.protocol import Ended, Image, Mount, Pins, SandboxError, SandboxRefusedError
 from tests.support.engine import BASE_IMAGE, base_image, containers_of, engine_host
 from tests.support.sandboxes import SMALL, Rig, open_rig
@@ -41,6 +41,15 @@ def docker_of(rig: Rig) -> DockerBackend:
 
 
 @asynccontextmanager
+async def opened(host: str) -> AsyncIterator[Engine]:
+    engine = await asyncio.to_thread(Engine, host)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+@asynccontextmanager
 async def imported(host: str, files: dict[str, bytes], **settings: str) -> AsyncIterator[str]:
     """A small image with these files, and `ENV`, `USER` or `WORKDIR` lines; removed in the end."""
     data = io.BytesIO()
@@ -49,17 +58,13 @@ async def imported(host: str, files: dict[str, bytes], **settings: str) -> Async
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(content), 0o755
             tar.addfile(member, io.BytesIO(content))
-    engine = await asyncio.to_thread(Engine, host)
     changes = [f"{name} {value}" for name, value in settings.items()]
-    try:
-        loaded = await asyncio.to_thread(
-            engine.client.api.import_image_from_data, data.getvalue(), changes=changes, repository=None
-        )
+    async with opened(host) as engine:
+        api = engine.client.api
+        loaded = await asyncio.to_thread(api.import_image_from_data, data.getvalue(), changes=changes, repository=None)
         image_id = loaded.split('"status":"')[-1].split('"')[0]
         yield image_id
-        await asyncio.to_thread(engine.client.api.remove_image, image_id)
-    finally:
-        engine.close()
+        await asyncio.to_thread(api.remove_image, image_id)
 
 
 async def test_an_image_without_any_program_starts(rig: Rig, host: str) -> None:
@@ -86,12 +91,50 @@ async def test_an_image_without_any_program_starts(rig: Rig, host: str) -> None:
         await docker_of(rig).settle()
 
 
+@asynccontextmanager
+async def with_volume(host: str, place: str) -> AsyncIterator[str]:
+    """The base with a `VOLUME` line."""
+    async with opened(host) as engine:
+        api, labels = engine.client.api, {"envwheel": "1"}
+        container = await asyncio.to_thread(engine.create, "", {"Image": BASE_IMAGE, "Cmd": ["/"], "Labels": labels})
+        made = await asyncio.to_thread(api.commit, container, changes=[f"VOLUME {place}"])
+        await asyncio.to_thread(engine.remove, container)
+        yield made["Id"]
+        await asyncio.to_thread(api.remove_image, made["Id"])
+
+
+async def test_what_lies_in_a_volume_of_the_image_is_part_of_a_snapshot_and_goes_with_its_container(
+    rig: Rig, host: str
+) -> None:
+    async with with_volume(host, "/etc/apt") as image_id, opened(host) as engine:
+        backend = docker_of(rig)
+        image = await backend.image_of(image_id)
+        await backend.settle()
+        owned = f"{OWNER_LABEL}={next((rig.folder / 'sandboxes').glob('owner-*'))}"
+        sandbox = await backend.start(image, limits=SMALL)
+        assert (
+            await sandbox.exec("echo new > /etc/apt/f; ls -d /etc/apt/*")
+        ).output == b"/etc/apt/apt.conf.d\n/etc/apt/f\n"
+        snapshot = await sandbox.snapshot()
+        trusted = await backend.start(image, limits=SMALL, snapshot=snapshot, trusted_system=True)
+        assert (await trusted.exec("cat /etc/apt/f")).output == b"new\n"
+        mounts = [mount for found in await asyncio.to_thread(engine.containers, owned) for mount in found["Mounts"]]
+        names = {mount["Name"] for mount in mounts if mount["Type"] == "volume"}
+        assert len(names) >= 2
+        await trusted.close()
+        await backend.drop(snapshot)
+        await backend.close()
+        left = (await asyncio.to_thread(engine.client.api.volumes))["Volumes"] or []
+        assert not names & {volume["Name"] for volume in left}
+
+
 async def test_a_command_has_the_users_own_groups_and_no_capability(rig: Rig) -> None:
     sandbox = await rig.start(pins=Pins(user_uid=1000))
-    shown = await sandbox.exec("id; grep -h Cap...: /proc/self/status; touch /etc/x; kill -9 1; sleep 60 & echo $HOME")
+    shown = await sandbox.exec("id; grep -h Cap...: /proc/self/status; touch /etc/x; kill -9 1; sleep 60 & echo x > $HOME/f")
     assert b"uid=1000(agent) gid=1000(agent) groups=1000(agent)" in shown.output
     assert b"CapPrm:\t0000000000000000\nCapEff:\t0000000000000000" in shown.output
     assert b"cannot touch '/etc/x': Permission denied" in shown.output
+    assert await sandbox.get("/home/agent/f", bytes_max=9) == b"x\n"
     assert (await sandbox.exec("sleep 60", limits=replace(SMALL, wall_s=0.3))).exit_code == 137
     assert len((await sandbox.exec("echo /proc/[0-9]*")).output.split()) == 2
 

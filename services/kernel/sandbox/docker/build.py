@@ -155,7 +155,7 @@ def _tar(context: Mapping[str, tuple[bytes, int]]) -> bytes:
 
 
 def import_base(engine: Engine, root: Path, reference: str, base_digest: str) -> None:
-    """A root file system becomes an image, owned by root. Raises SandboxError."""
+    """A root file system becomes an image, owned by root but for the homes of its users. Raises SandboxError."""
     repository, _, tag = reference.rpartition(":")
     labels = {LABEL: "1", KIND_LABEL: "base", f"{LABEL}.base": base_digest}
     changes = [f"LABEL {name}={json.dumps(value)}" for name, value in labels.items()]
@@ -169,12 +169,12 @@ def import_base(engine: Engine, root: Path, reference: str, base_digest: str) ->
 
 def _root_tar(root: Path) -> Iterator[bytes]:
     """The archive in pieces: a base has hundreds of megabytes."""
-    buffer = io.BytesIO()
+    buffer, owners = io.BytesIO(), _home_owners(root)
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(root.rglob("*")):
             member = tar.gettarinfo(path, arcname=str(path.relative_to(root)))
-            member.uid = member.gid = 0
-            member.uname = member.gname = "root"
+            member.uid, member.gid = owners.get(member.name, (0, 0))
+            member.uname = member.gname = ""
             if member.isreg():
                 with path.open("rb") as file:
                     tar.addfile(member, file)
@@ -185,6 +185,12 @@ def _root_tar(root: Path) -> Iterator[bytes]:
                 buffer.seek(0)
                 buffer.truncate()
     yield buffer.getvalue()
+
+
+def _home_owners(root: Path) -> dict[str, tuple[int, int]]:
+    lines = [line.split(":") for line in (root / "etc/passwd").read_text().splitlines()]
+    homes = [fields for fields in lines if len(fields) == 7 and fields[5].startswith("/home/")]
+    return {fields[5].strip("/"): (int(fields[2]), int(fields[3])) for fields in homes}
 
 
 def path_kind(engine: Engine, image: str, path: str) -> Literal["folder", "other", "absent"]:
