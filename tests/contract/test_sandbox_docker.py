@@ -130,7 +130,8 @@ async def test_what_lies_in_a_volume_of_the_image_is_part_of_a_snapshot_and_goes
 
 async def test_a_command_has_the_users_own_groups_and_no_capability(rig: Rig) -> None:
     sandbox = await rig.start(pins=Pins(user_uid=1000))
-    shown = await sandbox.exec("id; grep -h Cap...: /proc/self/status; touch /etc/x; kill -9 1; sleep 60 & echo x > $HOME/f")
+    look = "id; grep -h Cap...: /proc/self/status; touch /etc/x; kill -9 1; sleep 60 & echo x > $HOME/f"
+    shown = await sandbox.exec(look)
     assert b"uid=1000(agent) gid=1000(agent) groups=1000(agent)" in shown.output
     assert b"CapPrm:\t0000000000000000\nCapEff:\t0000000000000000" in shown.output
     assert b"cannot touch '/etc/x': Permission denied" in shown.output
