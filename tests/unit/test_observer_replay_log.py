@@ -33,7 +33,7 @@ from tests.support.wheel import RUN
 OTHER_TEXTS = {
     "RunStarted": "code_version base_kind", "HeldOutSet": "name digest",
     "Science": "profile model engine domains", "TrainingRules": "objective", "FailureRules": "parked",
-    "RosterEntry": "name model arm", "WorkResolved": "work_id subject",
+    "RosterEntry": "name model arm", "ModelRules": "endpoint model speech", "WorkResolved": "work_id subject",
     "Assignment": "domain commonest_failure", "CitedRollout": "id", "RolloutRef": "id",
     "Evidence": "kind detail commonest_failure",
     "EnvProposed": "cited", "EnvAbandoned": "detail", "GateResult": "gate detail", "EnvValidated": "sketch",

@@ -18,7 +18,7 @@ from schemas.codec import decode, encode
 from schemas.envelope import Meta
 from schemas.messages import MESSAGES, RolloutCompleted, RolloutRequested, WorkFailed, WorkParked
 from schemas.outcomes import Purpose, Role
-from schemas.parts import WorkError
+from schemas.parts import Usage, WorkError
 from services.observer.policy import Progress, wilson
 from services.observer.views.projector import Projector, ViewsForeign, ViewsOwned, content_hash, read_snapshot
 from services.observer.views.report import progress_of
@@ -70,7 +70,10 @@ def test_nested_values_are_json_and_absent_ones_null() -> None:
     failed = WorkFailed(role=Role.trainer, work_id="w", try_=1, error=error)
     table = tables()["work_failed"]
     row = table.row(decode(encode(failed, Meta())), 0)
-    assert msgspec.json.decode(str(row[-1]), type=WorkError) == error
+    assert msgspec.json.decode(str(row[-2]), type=WorkError) == error
+    assert row[-1] is None
+    spent = msgspec.structs.replace(failed, usage=Usage(prompt_tokens=3))
+    assert table.row(decode(encode(spent, Meta())), 0)[-1] == '{"prompt_tokens":3}'
     request = RolloutRequested(env="e", checkpoint_version=0, checkpoint="c", purpose=Purpose.train, attempts=2, seed=1)
     names = [name for name, _ in COMMON] + [column.name for column in tables()["rollout_requested"].columns]
     cells = dict(zip(names, tables()["rollout_requested"].row(decode(encode(request, Meta())), 0), strict=True))
