@@ -17,6 +17,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     replica: str = ""
     cause: str | None = None
     """Id of the message that this one answers or follows from."""
+    try_: int | None = msgspec.field(name="try", default=None)
+    """The try that an answer of a worker comes from."""
     started_ns: int | None = None
     """When the work behind a fact began."""
     cpu_s: float | None = None

@@ -9,6 +9,7 @@ SERVICES = ("proposer", "validator", "solver", "trainer", "observer", "operator"
 ARMS = ("prompt", "prompt+feedback", "terminal")
 BACKENDS = ("bubblewrap", "docker")
 LEVELS = ("log", "views", "decisions", "training")
+COSTS_BY = ("role", "entry", "model", "arm", "purpose", "stage", "round", "env", "outcome")
 _EXITS = "Exit codes: 0 well, 1 a check failed or a difference was found, 2 wrong usage, 3 trouble with the machine."
 _CHECKED = (
     "Exit codes: 0 valid, 1 invalid, 2 could not check: wrong usage, trouble with the machine, or it lacks something."
@@ -301,6 +302,12 @@ def _audit(group: Group) -> None:
     report = _command(group, "report", "audit:report", "Print a run's report: rounds, rates, cost, held-out scores.")
     _run_of(report)
     _json(report)
+    cost = _command(group, "cost", "cost:cost", "Say what a run has spent: tokens, money, CPU and sandbox seconds.")
+    _run_of(cost)
+    cost.add_argument(
+        "--by", action="append", choices=COSTS_BY, default=[], help="one line for each; repeatable, e.g. --by arm"
+    )
+    _json(cost)
 
 
 def _models(group: Group) -> None:

@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import sqrt
 
-from schemas.envelope import Event, Meta
+from schemas.costs import CostBook, CostStage, CostSum
+from schemas.envelope import Event
 from schemas.messages import (
     CheckpointPublished,
-    DraftChecked,
     EnvAbandoned,
     EnvCalibrated,
     EnvProposed,
@@ -35,7 +35,6 @@ from schemas.outcomes import (
     RolloutOutcome,
     Verdict,
 )
-from schemas.parts import Usage
 
 Z_95 = 1.959963984540054
 """Two-sided 95% quantile of the normal distribution."""
@@ -53,28 +52,6 @@ def wilson(mean: float, count: int, z: float = Z_95) -> tuple[float, float]:
     spread = z * sqrt(max(0.0, mean * (1 - mean)) / count + z * z / (4 * count * count))
     scale = 1 + z * z / count
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
-
-
-@dataclass
-class Cost:
-    """What was spent. CPU seconds are those of services and of all their children; sandboxes are part of them."""
-
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cpu_s: float = 0.0
-    sandbox_cpu_s: float = 0.0
-    money_usd: float = 0.0
-
-    def add(self, usage: Usage, meta: Meta) -> None:
-        self.prompt_tokens += usage.prompt_tokens
-        self.completion_tokens += usage.completion_tokens
-        self.cpu_s += meta.cpu_s or 0.0
-        self.sandbox_cpu_s += meta.sandbox_cpu_s or 0.0
-        self.money_usd += meta.money_usd or 0.0
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt_tokens + self.completion_tokens
 
 
 @dataclass
@@ -163,11 +140,8 @@ class Progress:
     pool: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Version, members, added, retired."""
     evaluations: list[Evaluation] = field(default_factory=list)
-    making: Cost = field(default_factory=Cost)
-    """Proposals, draft checks, gates and calibrations: the cost of environments."""
-    learning: Cost = field(default_factory=Cost)
-    """Rollouts for training, review and diagnosis, and the updates."""
-    evaluating: Cost = field(default_factory=Cost)
+    costs: CostBook = field(default_factory=CostBook)
+    spent: dict[CostStage, CostSum] = field(default_factory=lambda: {stage: CostSum() for stage in CostStage})
     messages: Counter[str] = field(default_factory=Counter)
     tries: int = 0
     failures: Counter[str] = field(default_factory=Counter)
@@ -196,6 +170,8 @@ def fold(view: Progress, event: Event) -> Progress:
     body, meta = event.body, event.meta
     view.messages[body.name] += 1
     view.last_ns = max(view.last_ns, meta.at_ns)
+    if (cost := view.costs.fold(event)) is not None:
+        view.spent[cost.stage].add(cost)
     match body:
         case RunStarted():
             view.run, view.started_ns = body, meta.at_ns
@@ -204,11 +180,9 @@ def fold(view: Progress, event: Event) -> Progress:
         case EnvRequested():
             _requested(view.of(body.round), body)
         case EnvProposed() | EnvAbandoned():
-            _answered(view, event.id, body, meta)
-        case EnvValidated() | DraftChecked():
-            view.making.add(Usage(), meta)
-            if isinstance(body, EnvValidated):
-                _validated(view, body)
+            _answered(view, event.id, body)
+        case EnvValidated():
+            _validated(view, body)
         case EnvCalibrated():
             _calibrated(view, body)
         case RolloutRequested() if body.purpose is Purpose.evaluate:
@@ -216,7 +190,7 @@ def fold(view: Progress, event: Event) -> Progress:
         case RolloutRequested():
             view.of(body.round).long_calibrations += body.purpose is Purpose.calibrate and body.ordinal > 0
         case RolloutCompleted():
-            _rolled(view, body, meta)
+            _rolled(view, body)
         case WorkStarted():
             view.tries += 1
         case WorkFailed():
@@ -249,7 +223,6 @@ def _decided(view: Progress, event: Event) -> None:
         case RoundClosed() if counts is not None:
             counts.degraded, counts.digest = body.degraded, body.digest
         case CheckpointPublished():
-            view.learning.add(Usage(), event.meta)
             if body.role is Role.solver:
                 view.checkpoint_version = max(view.checkpoint_version, body.checkpoint_version)
                 view.of(body.round).checkpoints[body.reason.value] += 1
@@ -264,8 +237,7 @@ def _requested(counts: Round, body: EnvRequested) -> None:
         counts.revisions += 1
 
 
-def _answered(view: Progress, id_: str, body: EnvProposed | EnvAbandoned, meta: Meta) -> None:
-    view.making.add(body.usage, meta)
+def _answered(view: Progress, id_: str, body: EnvProposed | EnvAbandoned) -> None:
     place = (body.round, body.slot, body.revision)
     if place in view.answers:
         view.inert.append(id_)
@@ -315,20 +287,12 @@ def _calibrated(view: Progress, body: EnvCalibrated) -> None:
         _maker(view, (body.round, body.slot, body.revision)).admitted += 1
 
 
-def _rolled(view: Progress, body: RolloutCompleted, meta: Meta) -> None:
+def _rolled(view: Progress, body: RolloutCompleted) -> None:
     counts = view.of(body.round)
     counts.rollouts[body.purpose.value] += 1
     counts.outcomes[body.outcome.value] += 1
-    match body.purpose:
-        case Purpose.draft | Purpose.calibrate:
-            view.making.add(body.usage, meta)
-        case Purpose.evaluate:
-            view.evaluating.add(body.usage, meta)
-            counts.evaluated.add(body.checkpoint_version)
-            tests = tuple(sorted(body.tests.items()))
-            name = view.sets.get(body.request, "")
-            view.evaluations.append(
-                Evaluation(name, body.checkpoint_version, body.env, body.outcome, body.reward, tests)
-            )
-        case _:
-            view.learning.add(body.usage, meta)
+    if body.purpose is Purpose.evaluate:
+        counts.evaluated.add(body.checkpoint_version)
+        tests = tuple(sorted(body.tests.items()))
+        name = view.sets.get(body.request, "")
+        view.evaluations.append(Evaluation(name, body.checkpoint_version, body.env, body.outcome, body.reward, tests))

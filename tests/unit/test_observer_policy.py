@@ -4,19 +4,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.costs import CostStage
 from schemas.envelope import Event
 from schemas.messages import (
     EnvAbandoned,
     EnvCalibrated,
     EnvProposed,
+    EnvRequested,
     EnvValidated,
     Message,
     RolloutCompleted,
     RolloutRequested,
     RoundClosed,
 )
-from schemas.outcomes import Abandoned, Calibration, GateOutcome, Purpose, RolloutOutcome, Verdict
-from schemas.parts import GateResult, RosterEntry, Usage
+from schemas.outcomes import Abandoned, Calibration, Direction, GateOutcome, Purpose, RolloutOutcome, Verdict
+from schemas.parts import Assignment, GateResult, RosterEntry, Usage
 from services.observer.policy import Progress, fold, wilson
 from services.observer.views.report import progress_of
 from tests.support.feeding import as_event
@@ -34,6 +36,13 @@ def proposed(slot: int, revision: int = 0, env: str = "e1") -> EnvProposed:
         slot=slot, revision=revision, env=env, parent=None, cited=(), entry=ENTRY, checkpoint=None, transcript="t",
         usage=Usage(prompt_tokens=100, completion_tokens=20), pool_version=0,
     )  # fmt: skip
+
+
+def requested(slot: int) -> EnvRequested:
+    order = Assignment(direction=Direction.new, domain="files", seed=1)
+    return EnvRequested(
+        slot=slot, revision=0, assignment=order, entry=ENTRY, pool_version=0, checkpoint_version=0, memory=()
+    )
 
 
 def abandoned(slot: int, reason: Abandoned) -> EnvAbandoned:
@@ -91,11 +100,11 @@ def test_an_invalid_environment_is_counted_under_its_first_failed_gate() -> None
 
 def test_the_second_answer_to_a_request_is_inert_and_so_is_its_verdict() -> None:
     second = proposed(0)
-    view = folded(abandoned(0, Abandoned.refused), second, validated(0, Verdict.valid))
+    view = folded(requested(0), abandoned(0, Abandoned.refused), second, validated(0, Verdict.valid))
     assert view.inert == [second.id]
     assert (view.rounds[0].proposed, view.rounds[0].valid) == (0, 0)
     assert (view.makers["brain"].valid, view.makers["brain"].answered) == (0, 1)
-    assert view.making.tokens == 120, "its tokens were spent all the same"
+    assert view.spent[CostStage.making].tokens == 120, "its tokens were spent all the same"
 
 
 def test_a_revision_that_is_admitted_is_seen_and_first_tries_are_counted_alone() -> None:
@@ -120,14 +129,19 @@ def test_a_calibration_with_more_attempts_is_counted() -> None:
 
 
 def test_costs_go_to_what_the_rollout_was_for() -> None:
-    def rollout(purpose: Purpose) -> RolloutCompleted:
-        return RolloutCompleted(
-            request=f"r{purpose}", attempt=0, env="e", purpose=purpose, checkpoint_version=0,
+    def rollout(purpose: Purpose) -> list[Message]:
+        asked = RolloutRequested(
+            env="e", purpose=purpose, checkpoint_version=0, checkpoint="c", attempts=1, seed=1, slot=0, revision=0
+        )
+        answer = RolloutCompleted(
+            request=asked.id, attempt=0, env="e", purpose=purpose, checkpoint_version=0,
             outcome=RolloutOutcome.solved, reward=1.0, tests={}, content=None, usage=Usage(completion_tokens=7),
         )  # fmt: skip
+        return [asked, answer]
 
-    view = folded(*(rollout(purpose) for purpose in Purpose))
-    assert (view.making.tokens, view.learning.tokens, view.evaluating.tokens) == (14, 21, 7)
+    view = folded(*(body for purpose in Purpose for body in rollout(purpose)))
+    found = {stage: spent.tokens for stage, spent in view.spent.items()}
+    assert found == {CostStage.making: 21, CostStage.learning: 14, CostStage.evaluating: 7}
 
 
 def everything(view: Progress) -> object:

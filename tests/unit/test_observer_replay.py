@@ -13,6 +13,7 @@ import pytest
 from schemas.codec import encode, same_body
 from schemas.envelope import Event
 from schemas.messages import (
+    MESSAGES,
     CheckpointPublished,
     EnvCalibrated,
     EnvRequested,
@@ -249,7 +250,7 @@ def test_the_observers_tables_and_traces_are_made_again_equal(observed: tuple[So
     source, work = observed
     found = views_level(source, database=work / "snapshot.duckdb", traces=work / "traces")
     assert (found.equal, found.first_difference) == (True, None)
-    assert found.done == 25 + 4
+    assert found.done == len(MESSAGES) + 1 + 4, "every message, the costs, and four files of spans"
     assert found.notes == ("compared with snapshot.duckdb at record 421 of 421",)
     assert views_level(source, database=work / "views.duckdb").equal
 

@@ -138,12 +138,10 @@ def test_the_queries_give_the_numbers_of_the_report(tmp_path: Path) -> None:
         ]
         pool = rows(db, "SELECT pool_version, members, added, retired FROM pool_history ORDER BY pool_version")
         assert pool == view.pool
-        spent = {what: (tokens, cpu_s) for what, tokens, cpu_s in rows(
-            db, "SELECT what, sum(tokens), sum(cpu_s) FROM cost GROUP BY what")}  # fmt: skip
-        assert spent["evaluate"] == (view.evaluating.tokens, view.evaluating.cpu_s)
-        making = [spent[what] for what in ("proposal", "validation", "calibrate")]
-        assert sum(tokens for tokens, _ in making) == view.making.tokens
-        assert sum(cpu_s for _, cpu_s in making) == pytest.approx(view.making.cpu_s)
+        query = "SELECT stage, sum(prompt_tokens + completion_tokens), sum(cpu_s) FROM costs GROUP BY stage"
+        assert {stage: (tokens, cpu_s) for stage, tokens, cpu_s in rows(db, query)} == {
+            stage.value: (sums.tokens, pytest.approx(sums.cpu_s)) for stage, sums in view.spent.items()
+        }
         failed = rows(db, "SELECT failed_gate, count(*) FROM envs WHERE verdict = 'invalid' GROUP BY ALL")
         assert failed == [("oracle passes", 2)]
 

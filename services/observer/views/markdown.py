@@ -82,17 +82,19 @@ def _cost(data: Report) -> str:
     per = [("per valid environment", data.making_per_valid), ("per admitted environment", data.making_per_admitted)]
     rows = [_spent(name, cost) for name, cost in spent] + [_spent(name, cost) for name, cost in per if cost is not None]
     note = "Environments: proposals, draft checks, gates and calibrations, failed ones included.\n"
+    if data.tries_unknown:
+        note += f"{data.tries_unknown} tries ended without saying what they cost, which is in no sum.\n"
     return (
         "## Cost\n\n"
-        + _table("what|tokens|of it completion|CPU s|of it in sandboxes|USD", rows)
+        + _table("what|tokens|of it completion|of it cached prompt|CPU s|of it in sandboxes|USD", rows)
         + "\n" + note
     )  # fmt: skip
 
 
 def _spent(name: str, cost: Spent) -> list[object]:
     return [
-        name, cost.tokens, cost.completion_tokens, f"{cost.cpu_s:.2f}", f"{cost.sandbox_cpu_s:.2f}",
-        f"{cost.money_usd:g}",
+        name, cost.tokens, cost.completion_tokens, cost.cached_tokens, f"{cost.cpu_s:.2f}",
+        f"{cost.sandbox_cpu_s:.2f}", f"{cost.usd:g}",
     ]  # fmt: skip
 
 

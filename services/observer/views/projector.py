@@ -15,8 +15,11 @@ from types import TracebackType
 import duckdb
 import msgspec
 
+from schemas.costs import CostBook
 from schemas.envelope import Event
 from services.kernel.errors import KernelError
+from services.observer.views import costs
+from services.observer.views.costs import cost_row
 from services.observer.views.queries import statements
 from services.observer.views.tables import Row, tables, tables_digest
 
@@ -62,6 +65,7 @@ class Projector:
         self._lock = _own(path.with_name(path.name + ".lock"))
         self._rows: dict[str, list[Row]] = defaultdict(list)
         self._waiting = 0
+        self._book, self._heard = CostBook(), 0
         try:
             self._db = self._open()
         except BaseException:
@@ -79,14 +83,21 @@ class Projector:
         self.close()
 
     def add(self, event: Event, appended_at_ns: int) -> None:
-        """Takes the next record in; one that is in the tables already changes nothing. Flushes when enough wait.
+        """Takes the next record in, from the first on: costs rest on what was said before. One that is in the tables
+        already is not written again. Flushes when enough wait.
 
         Raises: ProjectionError; ValueError where a position was left out.
         """
+        if event.seq <= self._heard:
+            return
+        if event.seq != self._heard + 1:
+            raise ValueError(f"record {event.seq} after record {self._heard}: a projection has no holes")
+        cost = self._book.fold(event)
+        self._heard = event.seq
         if event.seq <= self.position:
             return
-        if event.seq != self.position + 1:
-            raise ValueError(f"record {event.seq} after record {self.position}: a projection has no holes")
+        if cost is not None:
+            self._rows[costs.TABLE].append(cost_row(cost))
         self._rows[event.body.name].append(tables()[event.body.name].row(event, appended_at_ns))
         self.position, self._appended_at_ns = event.seq, appended_at_ns
         self._waiting += 1
@@ -141,7 +152,7 @@ class Projector:
     def _open(self) -> duckdb.DuckDBPyConnection:
         db = duckdb.connect(str(self._path), config=_CONFIG)
         found = _tables_digest(db)
-        if found is not None and found != tables_digest():
+        if found is not None and found != _digest():
             db.close()
             for stale in (self._path, self._path.with_name(self._path.name + ".wal")):
                 stale.unlink(missing_ok=True)
@@ -151,6 +162,7 @@ class Projector:
             db.execute(_POS)
             for table in tables().values():
                 db.execute(table.ddl())
+            db.execute(costs.DDL)
             self._appended_at_ns, self.position = 0, 0
             self._place(db, 0)
             db.commit()
@@ -163,13 +175,13 @@ class Projector:
         return db
 
     def _place(self, db: duckdb.DuckDBPyConnection, taken_at_ns: int) -> None:
-        place = [self._run, tables_digest(), self.position, self._appended_at_ns, taken_at_ns]
+        place = [self._run, _digest(), self.position, self._appended_at_ns, taken_at_ns]
         db.execute("INSERT OR REPLACE INTO pos VALUES (1, ?, ?, ?, ?, ?)", place)
 
 
 def content_hash(db: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """sha256 of every message table: its rows in key order as canonical JSON, one a line."""
-    return {name: _table_hash(db, name) for name in tables()}
+    """sha256 of every table: its rows in key order as canonical JSON, one a line."""
+    return {name: _table_hash(db, name) for name in (*tables(), costs.TABLE)}
 
 
 def read_snapshot(path: Path) -> tuple[int, dict[str, str]]:
@@ -212,6 +224,10 @@ def _table_hash(db: duckdb.DuckDBPyConnection, name: str) -> str:
 def _place(db: duckdb.DuckDBPyConnection) -> tuple[int, int]:
     position, appended_at_ns = db.execute("SELECT position, last_appended_at_ns FROM pos").fetchall()[0]
     return int(position), int(appended_at_ns)
+
+
+def _digest() -> str:
+    return sha256(f"{tables_digest()}\n{costs.DDL}".encode()).hexdigest()
 
 
 def _tables_digest(db: duckdb.DuckDBPyConnection) -> str | None:

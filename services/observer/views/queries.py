@@ -4,6 +4,7 @@ VIEWS: dict[str, str] = {
     # One row a slot revision that was asked for: what came first, whether it was valid, what the calibration said.
     "envs": """
         SELECT r.round, r.slot, r.revision, p.env, r.entry ->> '$.name' AS entry,
+               r.entry ->> '$.model' AS model, r.entry ->> '$.arm' AS arm,
                r.assignment ->> '$.direction' AS direction, r.assignment ->> '$.domain' AS domain,
                r.assignment ->> '$.parent' AS parent,
                CASE WHEN p.seq IS NULL THEN a.reason END AS abandoned, v.verdict,
@@ -48,25 +49,23 @@ VIEWS: dict[str, str] = {
         SELECT pool_version, round, len(CAST(members AS JSON[])) AS members, len(CAST(added AS JSON[])) AS added,
                len(CAST(retired AS JSON[])) AS retired, retired AS leaving, at_ns
         FROM pool_changed""",
+    # One row a message that cost something, and one a try that said nothing: its figures are null, for nobody knows
+    # them; while it is `in_flight` it may still say them.
+    "costs": """
+        SELECT e.*, e.outcome = 'started' AND NOT EXISTS (
+                   SELECT 1 FROM cost_events later WHERE later.work_id = e.work_id
+                   AND (later.outcome = 'answered' OR later."try" > e."try"))
+               AND NOT EXISTS (SELECT 1 FROM work_parked parked WHERE parked.work_id = e.work_id
+                               AND parked."try" > e."try") AS in_flight
+        FROM cost_events e
+        WHERE e.outcome <> 'started' OR NOT EXISTS (
+            SELECT 1 FROM cost_events said WHERE said.work_id = e.work_id AND said."try" = e."try"
+            AND said.outcome <> 'started')""",
     # One row a round and kind of work: tokens, CPU seconds, money.
     "cost": """
-        SELECT round, what, sum(tokens) AS tokens, sum(cpu_s) AS cpu_s, sum(sandbox_cpu_s) AS sandbox_cpu_s,
-               sum(money_usd) AS money_usd
-        FROM (
-            SELECT round, 'proposal' AS what,
-                   coalesce(CAST(usage ->> '$.prompt_tokens' AS BIGINT), 0)
-                   + coalesce(CAST(usage ->> '$.completion_tokens' AS BIGINT), 0) AS tokens,
-                   cpu_s, sandbox_cpu_s, money_usd FROM env_proposed
-            UNION ALL
-            SELECT round, 'proposal', coalesce(CAST(usage ->> '$.prompt_tokens' AS BIGINT), 0)
-                   + coalesce(CAST(usage ->> '$.completion_tokens' AS BIGINT), 0),
-                   cpu_s, sandbox_cpu_s, money_usd FROM env_abandoned
-            UNION ALL SELECT round, 'validation', 0, cpu_s, sandbox_cpu_s, money_usd FROM env_validated
-            UNION ALL SELECT round, 'validation', 0, cpu_s, sandbox_cpu_s, money_usd FROM draft_checked
-            UNION ALL SELECT c.round, c.purpose, r.prompt_tokens + r.completion_tokens, c.cpu_s, c.sandbox_cpu_s,
-                             c.money_usd FROM rollout_completed c JOIN rollouts r USING (seq)
-            UNION ALL SELECT round, 'update', 0, cpu_s, sandbox_cpu_s, money_usd FROM checkpoint_published)
-        GROUP BY round, what""",
+        SELECT round, purpose AS what, sum(prompt_tokens + completion_tokens) AS tokens, sum(cpu_s) AS cpu_s,
+               sum(sandbox_cpu_s) AS sandbox_cpu_s, sum(usd) AS usd
+        FROM costs GROUP BY round, purpose""",
     # One row a round.
     "rounds": """
         WITH planned AS (SELECT round, count(*) AS waves, sum(len(CAST(slots AS JSON[]))) AS slots, min(at_ns) AS at_ns

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from schemas.costs import CostStage, CostSum
 from schemas.envelope import Event
-from services.observer.policy import Cost, Progress, Round, fold, initial, wilson
+from services.observer.policy import Progress, Round, fold, initial, wilson
 from services.observer.views.scores import FamilyScore, Score, SkillKind, family_scores, held_out_scores
 
 
@@ -59,10 +60,13 @@ class MakerRate(msgspec.Struct, frozen=True, kw_only=True):
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     prompt_tokens: int
+    cached_tokens: int
+    """Part of `prompt_tokens`."""
     completion_tokens: int
     cpu_s: float
     sandbox_cpu_s: float
-    money_usd: float
+    usd: float
+    """By the price table of the roster; models without a price cost none."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,9 +82,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     valid_first: Rate
     makers: tuple[MakerRate, ...]
     making: Spent
-    """Proposals, draft checks, gates, calibrations."""
+    """Proposals, draft checks and tries, gates, calibrations, diagnoses."""
     learning: Spent
     evaluating: Spent
+    tries_unknown: int
+    """Tries that ended without saying what they cost: it is in no sum."""
     making_per_valid: Spent | None
     making_per_admitted: Spent | None
     held_out: tuple[Score, ...]
@@ -104,7 +110,7 @@ def progress_of(events: Iterable[Event]) -> Progress:
 
 def report(progress: Progress, skills: Mapping[str, SkillKind]) -> Report:
     """The report so far. `skills` gives the families of the near scores."""
-    run, makers = progress.run, progress.makers
+    run, makers, making = progress.run, progress.makers, progress.spent[CostStage.making]
     scores = held_out_scores(progress)
     valid = sum(maker.valid for maker in makers.values())
     admitted = sum(maker.admitted for maker in makers.values())
@@ -131,11 +137,12 @@ def report(progress: Progress, skills: Mapping[str, SkillKind]) -> Report:
             )
             for name, maker in sorted(makers.items())
         ),
-        making=_spent(progress.making),
-        learning=_spent(progress.learning),
-        evaluating=_spent(progress.evaluating),
-        making_per_valid=_spent(progress.making, valid) if valid else None,
-        making_per_admitted=_spent(progress.making, admitted) if admitted else None,
+        making=_spent(making),
+        learning=_spent(progress.spent[CostStage.learning]),
+        evaluating=_spent(progress.spent[CostStage.evaluating]),
+        tries_unknown=len(progress.costs.unknown()),
+        making_per_valid=_spent(making, valid) if valid else None,
+        making_per_admitted=_spent(making, admitted) if admitted else None,
         held_out=scores,
         families=family_scores(progress, skills),
         pool=tuple(progress.pool),
@@ -182,14 +189,15 @@ def _rate(count: int, of: int) -> Rate:
     return Rate(count=count, of=of, rate=rate, interval=wilson(rate, of))
 
 
-def _spent(cost: Cost, parts: int = 1) -> Spent:
+def _spent(cost: CostSum, parts: int = 1) -> Spent:
     return Spent(
         tokens=round(cost.tokens / parts),
         prompt_tokens=round(cost.prompt_tokens / parts),
+        cached_tokens=round(cost.cached_tokens / parts),
         completion_tokens=round(cost.completion_tokens / parts),
         cpu_s=round(cost.cpu_s / parts, 3),
         sandbox_cpu_s=round(cost.sandbox_cpu_s / parts, 3),
-        money_usd=round(cost.money_usd / parts, 6),
+        usd=round(cost.usd / parts, 6),
     )
 
 
