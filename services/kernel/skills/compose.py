@@ -6,7 +6,7 @@ from random import Random
 
 from services.kernel.skills.catalogue import SKILLS
 from services.kernel.skills.lexicon import Names
-from services.kernel.skills.step import Check, FileSpec, Step, Turn, lines
+from services.kernel.skills.step import Check, FileSpec, Skill, Step, Turn, lines
 
 STEPS_MAX = 4
 DISTRACTORS_MAX = 8
@@ -48,7 +48,14 @@ class Task:
         )
 
 
-def compose(rng: Random, skills: Sequence[str], names: Names, *, distractors: int = 0) -> Task:
+def compose(
+    rng: Random,
+    skills: Sequence[str],
+    names: Names,
+    *,
+    distractors: int = 0,
+    catalogue: Mapping[str, Skill] = SKILLS,
+) -> Task:
     """One to four steps of different skills in the given order, and files that no step needs.
 
     Raises:
@@ -61,9 +68,9 @@ def compose(rng: Random, skills: Sequence[str], names: Names, *, distractors: in
         raise ValueError(f"a skill stands twice in {list(skills)}: its checks would share their names")
     if not 0 <= distractors <= DISTRACTORS_MAX:
         raise ValueError(f"a task has 0 to {DISTRACTORS_MAX} distractors, not {distractors}")
-    if unknown := [name for name in skills if name not in SKILLS]:
-        raise ValueError(f"unknown skills {unknown}; known are {sorted(SKILLS)}")
-    steps = tuple(SKILLS[name].draw(rng, names) for name in skills)
+    if unknown := [name for name in skills if name not in catalogue]:
+        raise ValueError(f"unknown skills {unknown}; known are {sorted(catalogue)}")
+    steps = tuple(catalogue[name].draw(rng, names) for name in skills)
     files = {path: spec for step in steps for path, spec in step.files.items()}
     for _ in range(distractors):
         files[names.file()] = FileSpec(lines(names.words(rng.randint(1, 2))).encode())

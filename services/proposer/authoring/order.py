@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from services.kernel.skills.catalogue import SKILLS, skill_of_check
+from services.proposer.authoring.skills.catalogue import CORE, Catalogue
 
 SOLVED_RATE = 0.75
 """A skill counts as solved when each of its tests passed in at least this share of the rollouts."""
@@ -55,7 +55,7 @@ class Record:
         return skill in self.solved or (skill not in self.unsolved and self.notes.get(skill, 0) > 0)
 
 
-def read_order(text: str) -> Order:
+def read_order(text: str, catalogue: Catalogue = CORE) -> Order:
     """Raises:
     OrderError: no JSON object, or no direction or seed in it.
     """
@@ -77,23 +77,23 @@ def read_order(text: str) -> Order:
         slot=_count(found.get("slot")),
         revision=_count(found.get("revision")),
         parent=found["parent"] if isinstance(found.get("parent"), str) else None,
-        focus=_skill(found.get("commonest_failure")),
+        focus=_skill(catalogue, found.get("commonest_failure")),
         evidence_kind=str(evidence["kind"]) if "kind" in evidence else None,
         evidence_detail=str(evidence.get("detail", "")),
-        evidence_focus=_skill(evidence.get("commonest_failure")),
+        evidence_focus=_skill(catalogue, evidence.get("commonest_failure")),
     )
 
 
-def read_skills(manifest: str) -> tuple[str, ...]:
+def read_skills(manifest: str, catalogue: Catalogue = CORE) -> tuple[str, ...]:
     """Known skills of a task.toml that this brain or its like wrote; nothing for any other."""
     try:
         listed = tomllib.loads(manifest).get("metadata", {}).get("skills", [])
     except tomllib.TOMLDecodeError:
         return ()
-    return tuple(dict.fromkeys(name for name in listed if isinstance(name, str) and name in SKILLS))
+    return tuple(dict.fromkeys(name for name in listed if isinstance(name, str) and name in catalogue.skills))
 
 
-def read_tally(text: str) -> tuple[tuple[str, ...], frozenset[str], frozenset[str]]:
+def read_tally(text: str, catalogue: Catalogue = CORE) -> tuple[tuple[str, ...], frozenset[str], frozenset[str]]:
     """From `{test: [passed, rollouts]}`: all skills tested, those solved, those that never passed whole."""
     try:
         tally = json.loads(text)
@@ -101,7 +101,7 @@ def read_tally(text: str) -> tuple[tuple[str, ...], frozenset[str], frozenset[st
         return (), frozenset(), frozenset()
     rates: dict[str, float] = {}
     for name, (passed, total) in tally.items():
-        skill = skill_of_check(name)
+        skill = catalogue.of_check(name)
         if skill is not None and total:
             rates[skill] = min(rates.get(skill, 1.0), passed / total)
     solved = frozenset(skill for skill, rate in rates.items() if rate >= SOLVED_RATE)
@@ -116,8 +116,8 @@ def read_notes(lessons: str) -> dict[str, int]:
     return notes
 
 
-def _skill(check: object) -> str | None:
-    return skill_of_check(check) if isinstance(check, str) else None
+def _skill(catalogue: Catalogue, check: object) -> str | None:
+    return catalogue.of_check(check) if isinstance(check, str) else None
 
 
 def _count(value: object) -> int:

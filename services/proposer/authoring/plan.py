@@ -1,13 +1,14 @@
 """Which skills the next environment joins, simpler or harder by the solver's record. Chance: the order's seed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from services.kernel.skills.catalogue import FAMILIES, SKILLS, skills_of
 from services.kernel.skills.compose import DISTRACTORS_MAX, STEPS_MAX
 from services.kernel.skills.lexicon import seeded
+from services.kernel.skills.step import Skill
 from services.proposer.authoring.order import Order, Record
+from services.proposer.authoring.skills.catalogue import CORE, WIDE, Catalogue
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Style:
     """Added steps come from the families already there, or from others."""
     focus_first: bool
     """Where the skill that the solver fails stands among the steps."""
+    catalogue: Catalogue = CORE
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Plan:
     @property
     def weight(self) -> int:
         """Grows with every step and with harder skills."""
-        return sum(SKILLS[name].level for name in self.skills)
+        return sum(WIDE.skills[name].level for name in self.skills)
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,27 @@ class _Choice:
     rng: Random
     avoid: frozenset[str]
 
+    @property
+    def skills(self) -> Mapping[str, Skill]:
+        return self.style.catalogue.skills
+
+    def level(self, name: str) -> int:
+        return self.skills[name].level
+
+    def as_hard_as(self, name: str) -> Callable[[str], bool]:
+        return lambda other: self.level(other) == self.level(name)
+
     def one(self, names: Sequence[str]) -> str:
         """A family first, then a skill of it, so that large families do not crowd out small ones."""
-        families = [family for family in FAMILIES if any(SKILLS[name].family == family for name in names)]
+        families = list(dict.fromkeys(self.skills[name].family for name in self.skills if name in names))
         family = self.rng.choice(families)
-        return self.rng.choice([name for name in names if SKILLS[name].family == family])
+        return self.rng.choice([name for name in names if self.skills[name].family == family])
 
     def other(self, taken: Sequence[str], fits: Callable[[str], bool]) -> str | None:
         """A skill not taken that fits; of the style's favourite families where there is one."""
-        free = [name for name in SKILLS if name not in taken and name not in self.avoid and fits(name)]
-        families = {SKILLS[name].family for name in taken}
-        favoured = [name for name in free if (SKILLS[name].family in families) == self.style.same_family]
+        free = [name for name in self.skills if name not in taken and name not in self.avoid and fits(name)]
+        families = {self.skills[name].family for name in taken}
+        favoured = [name for name in free if (self.skills[name].family in families) == self.style.same_family]
         return self.one(favoured or free) if free else None
 
 
@@ -104,10 +116,11 @@ def _first(choice: _Choice) -> tuple[str, ...]:
 
 
 def _new(choice: _Choice) -> tuple[str, ...]:
-    skills: tuple[str, ...] = (choice.order.focus or choice.one(skills_of(choice.order.domain) or tuple(SKILLS)),)
+    wanted = choice.style.catalogue.of_family(choice.order.domain) or tuple(choice.skills)
+    skills: tuple[str, ...] = (choice.order.focus or choice.one(wanted),)
     count = choice.rng.choice(choice.style.steps_new) + choice.record.easy(skills[0])
     while len(skills) < min(count, STEPS_MAX):
-        skills = _longer(choice, skills, lambda name: SKILLS[name].level <= 2)
+        skills = _longer(choice, skills, lambda name: choice.level(name) <= 2)
     return skills
 
 
@@ -119,10 +132,10 @@ def _revised(choice: _Choice, before: tuple[str, ...]) -> tuple[str, ...]:
     if detail == "too_hard":
         if len(before) > 1:
             return _easier(choice, before)
-        return _longer(choice, before, lambda name: choice.record.easy(name), lambda name: SKILLS[name].level == 1)
+        return _longer(choice, before, lambda name: choice.record.easy(name), lambda name: choice.level(name) == 1)
     if detail == "flat":
         kept = choice.order.evidence_focus or choice.order.focus or before[0]
-        return _longer(replace(choice, avoid=choice.avoid | set(before)), (kept,), lambda name: SKILLS[name].level <= 2)
+        return _longer(replace(choice, avoid=choice.avoid | set(before)), (kept,), lambda name: choice.level(name) <= 2)
     if choice.order.evidence_kind == "gate" and not _same_skills_will_do(choice.order.gate):
         return tuple(_replaced(replace(choice, avoid=choice.avoid | set(before)), before))
     return before
@@ -137,8 +150,8 @@ def _harder(choice: _Choice, skills: tuple[str, ...]) -> tuple[str, ...]:
     """One more step; from three steps on first a harder skill in place of the easiest."""
     if len(skills) < 3:
         return _longer(choice, skills, lambda name: not choice.record.easy(name), lambda name: True)
-    easiest = min((name for name in skills if name != choice.order.focus), key=lambda name: SKILLS[name].level)
-    harder = choice.other(skills, lambda name: SKILLS[name].level > SKILLS[easiest].level)
+    easiest = min((name for name in skills if name != choice.order.focus), key=choice.level)
+    harder = choice.other(skills, lambda name: choice.level(name) > choice.level(easiest))
     if harder is None:
         return _longer(choice, skills, lambda name: True)
     return tuple(harder if name == easiest else name for name in skills)
@@ -151,10 +164,10 @@ def _easier(choice: _Choice, skills: tuple[str, ...]) -> tuple[str, ...]:
         droppable = [name for name in skills if name not in keep] or [
             name for name in skills if name != choice.order.focus
         ]
-        hardest = max(droppable, key=lambda name: (name not in choice.record.solved, SKILLS[name].level))
+        hardest = max(droppable, key=lambda name: (name not in choice.record.solved, choice.level(name)))
         return tuple(name for name in skills if name != hardest)
-    only = SKILLS[skills[0]]
-    easier = [name for name in skills_of(only.family) if SKILLS[name].level < only.level]
+    only = choice.skills[skills[0]]
+    easier = [name for name in choice.style.catalogue.of_family(only.family) if choice.level(name) < only.level]
     return (choice.rng.choice(easier),) if easier and only.name != choice.order.focus else skills
 
 
@@ -173,12 +186,8 @@ def _replaced(choice: _Choice, skills: tuple[str, ...]) -> list[str]:
     left = list(skills)
     for index, name in enumerate(skills):
         if name in choice.avoid and name != choice.order.focus:
-            left[index] = choice.other(left, _of_level(SKILLS[name].level)) or name
+            left[index] = choice.other(left, choice.as_hard_as(name)) or name
     return left
-
-
-def _of_level(level: int) -> Callable[[str], bool]:
-    return lambda name: SKILLS[name].level == level
 
 
 def _with_focus(choice: _Choice, skills: tuple[str, ...]) -> tuple[str, ...]:
