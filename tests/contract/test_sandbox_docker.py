@@ -137,6 +137,10 @@ async def test_a_command_has_the_users_own_groups_and_no_capability(rig: Rig) ->
     assert b"cannot touch '/etc/x': Permission denied" in shown.output
     assert await sandbox.get("/home/agent/f", bytes_max=9) == b"x\n"
     assert (await sandbox.exec("sleep 60", limits=replace(SMALL, wall_s=0.3))).exit_code == 137
+    deleted = "exec 3> /tmp/f; rm /tmp/f; for i in 1 2 3; do head -c 12M /dev/zero >&3; done; sleep 20"
+    assert (await sandbox.exec(deleted)).ended is Ended.disk_limit
+    hold = "python3 -c 'import time; held = bytearray(50 << 20); time.sleep(9)'"
+    assert (await sandbox.exec(f"for i in 1 2 3; do {hold} & done; wait")).ended is Ended.memory_limit
     assert len((await sandbox.exec("echo /proc/[0-9]*")).output.split()) == 2
 
 

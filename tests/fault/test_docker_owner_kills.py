@@ -59,8 +59,10 @@ async def opened(host: str) -> AsyncIterator[Engine]:
         engine.close()
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.1])
-@pytest.mark.parametrize("phase", ["start", "exec", "snapshot", "close"])
+@pytest.mark.parametrize(
+    ("phase", "delay_s"),
+    [("start", 0.0), ("start", 0.1), ("exec", 0.1), ("snapshot", 0.3), ("close", 0.0), ("close", 0.1)],
+)
 async def test_the_reaper_leaves_nothing_of_a_killed_owner(
     host: str, tmp_path: Path, phase: str, delay_s: float
 ) -> None:

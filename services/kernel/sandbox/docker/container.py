@@ -92,6 +92,7 @@ def specification(kind: Kind, runtime: Path, labels: dict[str, str], options: Do
         "Healthcheck": {"Test": ["NONE"]},
         **dict.fromkeys(("OpenStdin", "StdinOnce", "AttachStdin", "AttachStdout", "AttachStderr"), True),
         "HostConfig": {
+            "NetworkMode": "none",  # for an engine that does not know the word above
             "CapDrop": ["ALL"],
             "CapAdd": [*CAPABILITIES, *(FOREIGN_CAPABILITIES if foreign else ())],
             "SecurityOpt": ["no-new-privileges"],
@@ -166,11 +167,11 @@ class Container:
                 folders = [f"{mode} /{path}".encode() for path, mode in FOLDERS_OPEN_TO_ALL.items()]
                 folders.append(b"0 " + os.fsencode(kind.workdir))
                 await self._ask(b"prepare", HOSTS % kind.hostname.encode(), mounts, b"\0".join(folders))
-            layer = (await asyncio.to_thread(self._engine.inspect, self._id))["GraphDriver"]["Data"] or {}
+            driver = (await asyncio.to_thread(self._engine.inspect, self._id)).get("GraphDriver") or {}
         except (SandboxError, TimeoutError) as error:
             said = self.channel.errors.decode(errors="replace").strip()
             raise SandboxError(f"the container did not start: {said or error}") from error
-        upper = Path(layer.get("UpperDir") or "/nowhere")
+        upper = Path((driver.get("Data") or {}).get("UpperDir") or "/nowhere")
         if os.access(upper, os.R_OK | os.X_OK):
             self._upper = upper
 
