@@ -118,6 +118,11 @@ class Science(Section, frozen=True, kw_only=True):
     model: str = "nano"
     """Name of the solver's cold start."""
     engine: str = "torch-cpu"
+    budget_tokens: Count | None = None
+    """Prompt and completion tokens of the whole run, evaluations left out. Once they are spent nothing more is asked
+    for, and the run ends when what is in flight is done. None: no bound."""
+    budget_usd: Positive | None = None
+    """The same in US dollars, by the prices of the roster."""
     domains: tuple[str, ...] = ()
     """Domains that assignments go through; empty: those of the built-in proposer."""
     rollout: RolloutRules = RolloutRules()

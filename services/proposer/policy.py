@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.budget import BudgetBook
 from schemas.envelope import Event
 from schemas.identity import derive_seed, event_id, permutation
 from schemas.messages import (
@@ -63,6 +64,7 @@ class View:
     deltas: dict[tuple[int, int, int], str] = field(default_factory=dict)
     memory: tuple[str, ...] = ()
     work: OpenWork = field(default_factory=lambda: OpenWork(Role.proposer, (EnvRequested,)))
+    budget: BudgetBook = field(default_factory=BudgetBook)
     seen: set[str] = field(default_factory=set)
     decided: tuple[str, tuple[Message, ...]] = ("", ())
 
@@ -88,6 +90,7 @@ def decide(view: View, event: Event) -> list[Message]:
 def _react(view: View, event: Event) -> list[Message]:
     body = event.body
     said = view.work.fold(event.id, body)
+    view.budget.fold(event.id, body)
     if view.finished:
         return []
     match body:
@@ -118,7 +121,7 @@ def _react(view: View, event: Event) -> list[Message]:
             said += _answered(view, body)
         case _:
             pass
-    return said
+    return view.budget.allowed(said)
 
 
 def _record(view: View, rollout: RolloutCompleted) -> None:

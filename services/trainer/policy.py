@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from schemas.budget import BudgetBook, InFlight
 from schemas.envelope import Event
 from schemas.identity import derive_seed, list_digest, permutation, round_digest
 from schemas.messages import (
@@ -79,6 +80,8 @@ class View:
     trained_round: int = -1
     """The newest round with all its updates done."""
     work: OpenWork = field(default_factory=lambda: OpenWork(Role.trainer, (RunStarted, UpdatePlanned)))
+    budget: BudgetBook = field(default_factory=BudgetBook)
+    in_flight: InFlight = field(default_factory=InFlight)
     seen: set[str] = field(default_factory=set)
     decided: tuple[str, tuple[Message, ...]] = ("", ())
 
@@ -123,6 +126,8 @@ def _keep_books(view: View, event: Event) -> None:
 def _react(view: View, event: Event) -> list[Message]:
     body = event.body
     said = view.work.fold(event.id, body)
+    view.budget.fold(event.id, body)
+    view.in_flight.fold(event.id, body)
     if view.finished:
         return []
     match body:
@@ -144,7 +149,18 @@ def _react(view: View, event: Event) -> list[Message]:
                 said.append(RunFinished(round=body.round, why="all rounds are done"))
         case _:
             pass
-    return said
+    said = view.budget.allowed(said)
+    view.in_flight.say(said)
+    ended = _ended(view)
+    view.in_flight.say(ended)
+    return said + ended
+
+
+def _ended(view: View) -> list[Message]:
+    """The run's end, once its budget is spent and everything that was asked for is done."""
+    if view.finished or not view.budget.spent or not view.in_flight.nothing:
+        return []
+    return [RunFinished(round=max(0, view.round), why="budget: all that it allows is spent")]
 
 
 def _rollout(view: View, body: RolloutCompleted) -> list[Message]:
@@ -230,7 +246,7 @@ def _next_wave(view: View) -> list[Message]:
         return []
     rules = run.science.training
     usable = sum(_reason_to_drop(group) is None for group in collecting.groups)
-    if usable < rules.groups and collecting.wave < rules.waves_max:
+    if usable < rules.groups and collecting.wave < rules.waves_max and not view.budget.spent:
         requests = _ask(view, rules.groups - usable)
         if requests:
             return requests
@@ -281,7 +297,7 @@ def _plan_update(view: View) -> list[Message]:
 def _evaluate(view: View, round_: int) -> list[Message]:
     """Requests for every held-out environment by the newest checkpoint."""
     run, checkpoint = _known(view), view.checkpoint
-    if checkpoint is None:
+    if checkpoint is None or view.budget.spent:
         return []
     rules = run.science.evaluation
     attempts = {"near": rules.near_attempts, "far": rules.far_attempts}

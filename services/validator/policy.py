@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from schemas.budget import BudgetBook
 from schemas.envelope import Event
 from schemas.identity import derive_seed, event_id
 from schemas.messages import (
@@ -94,6 +95,7 @@ class View:
             Role.validator, (EnvProposed, DraftCheckRequested, EnvRecheckRequested, EnvImported)
         )
     )
+    budget: BudgetBook = field(default_factory=BudgetBook)
     seen: set[str] = field(default_factory=set)
     decided: tuple[str, tuple[Message, ...]] = ("", ())
 
@@ -119,6 +121,7 @@ def decide(view: View, event: Event) -> list[Message]:
 def _react(view: View, event: Event) -> list[Message]:
     body = event.body
     said = view.work.fold(event.id, body)
+    view.budget.fold(event.id, body)
     if view.finished:
         return []
     match body:
@@ -148,7 +151,7 @@ def _react(view: View, event: Event) -> list[Message]:
             _take_pool(view, body)
         case _:
             pass
-    return said
+    return view.budget.allowed(said)
 
 
 def _round_planned(view: View, body: RoundPlanned) -> list[Message]:
