@@ -96,9 +96,9 @@ def reachable() -> Iterator[Known]:
     """Grading that an agent's files reach although the harness keeps them apart."""
     dockerfile = "environment/Dockerfile"
     ways = {
-        "modules of python come from the agent's folder": ("PYTHONPATH=/app", "PYTHONPATH=/usr/share/none", ()),
-        "programs come from the agent's folder": ("PATH=/app/bin:/usr/bin:/bin", "PATH=/usr/bin:/bin", (CHEATING,)),
+        "modules of python come from the agent's folder": ("PYTHONPATH=/app", "PYTHONPATH=/usr/share/none"),
+        "programs come from the agent's folder": ("PATH=/app/bin:/usr/bin:/bin", "PATH=/usr/bin:/bin"),
     }
-    for name, (wrong, right, also) in ways.items():
+    for name, (wrong, right) in ways.items():
         faulty, healthy = ({dockerfile: f"{DOCKERFILE}ENV {each}\n"} for each in (wrong, right))
-        yield replace(changed(ISOLATED, name, letter(), faulty, healthy), also=also)
+        yield changed(ISOLATED, name, letter(), faulty, healthy, "not isolated")
