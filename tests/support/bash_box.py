@@ -97,6 +97,7 @@ def _bubblewrap_arguments(folder: Path) -> list[str]:
             "/usr",
         ),
         *system,
+        *("--ro-bind-try", "/etc/alternatives", "/etc/alternatives"),
         *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/root"),
         *binds,
         *("--ro-bind", str(folder / "task"), "/task"),

@@ -6,9 +6,21 @@ from functools import cached_property
 
 from services.kernel.skills.catalogue import SKILLS
 from services.kernel.skills.step import Skill
-from services.proposer.authoring.skills import checksums, links
+from services.proposer.authoring.skills import (
+    checksums,
+    dates,
+    encodings,
+    links,
+    patches,
+    patterns,
+    repair,
+    schedules,
+    settings,
+    tables,
+    units,
+)
 
-_WIDER = (checksums, links)
+_WIDER = (checksums, links, settings, schedules, patches, repair, patterns, tables, encodings, units, dates)
 
 
 @dataclass(frozen=True, eq=False)
