@@ -289,6 +289,12 @@ def _roster(group: Group) -> None:
         metavar="X",
         help="share of the work; below 1 the present ones keep the rest",
     )
+    sentence = "Say which of two proposers makes better environments, and how sure that is."
+    compare = _command(group, "compare", "compare:compare_proposers", sentence)
+    compare.add_argument("one", metavar="A", help="name of a proposer, or NAME/ARM for one arm of it")
+    compare.add_argument("other", metavar="B", help="the other one")
+    compare.add_argument("runs", metavar="RUN", nargs="*", help="runs to take together; without any the one used last")
+    _json(compare)
 
 
 def _audit(group: Group) -> None:
