@@ -113,6 +113,13 @@ async def test_an_oracle_that_wants_the_network_is_told_that_there_is_none(shop:
     assert "asks for the network: Could not resolve host: example.org, and none is given" in found.detail
 
 
+async def test_a_verifier_that_wants_the_network_is_told_so_once(shop: Workshop) -> None:
+    wants = "#!/bin/bash\necho 'curl: (6) Could not resolve host: example.org' >&2\necho 0 >/logs/verifier/reward.txt\n"
+    found = await stopped_at(shop, greeting({"tests/test.sh": wants}), "oracle passes")
+    told = "(asks for the network: Could not resolve host: example.org, and none is given)"
+    assert found.detail == f"the solution earns 0 {told}"
+
+
 def named(name: str) -> str:
     """A verifier whose only test has the name that bash makes of `name`."""
     return TEST_SH.replace('"name":"says_hi"', '"name":"%s"').replace('"$status" >', f'"{name}" "$status" >')

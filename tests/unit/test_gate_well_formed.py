@@ -117,6 +117,22 @@ async def test_a_trap_is_named_with_its_place(shop: Workshop, trap: str) -> None
     assert any(reason in problem for problem in [*found.content["problems"], *found.content["unsupported"]])
 
 
+async def test_places_with_one_thing_wrong_are_told_together_and_no_more_than_can_be_read(shop: Workshop) -> None:
+    keys = [f"key_{number:02}" for number in range(10)]
+    found = await check(shop, greeting({"task.toml": "".join(f"{key} = 1\n" for key in keys) + TOML}))
+    shown = ", ".join(keys[:8])
+    assert found.detail == f"unknown_key: {shown}, and 2 more: Harbor knows no such key, and would ignore it silently"
+    assert len(found.content["problems"]) == 10
+
+
+async def test_a_task_without_a_solution_is_told_why_it_needs_one(shop: Workshop) -> None:
+    found = await check(shop, greeting({"solution/solve.sh": None}))
+    assert found.detail == (
+        "missing_file: solution/solve.sh: Harbor runs a task without it, but nothing shows then that the task can be "
+        "solved: add a reference solution"
+    )
+
+
 FAIR: dict[str, Changes] = {
     "CRLF settings": {"task.toml": TOML.replace("\n", "\r\n")},
     "CRLF instruction": {"instruction.md": "Write the word hi into /app/hello.txt.\r\n"},

@@ -11,11 +11,12 @@ from services.cli.checks.terms import Terms
 from services.cli.checks.verdict import GateRecord, TaskVerdict, Word, record_of
 from services.kernel.archive import ArchiveError, TreeUnreadable, digest
 from services.kernel.errors import KernelError
+from services.kernel.harbor.build import UNKNOWN_BASE
 from services.kernel.harbor.recipe import UnavailableError
 from services.kernel.harbor.task import read_task
 from services.kernel.sandbox.protocol import SandboxError
 from services.kernel.workshop import Workshop
-from services.validator.gates.gate import Cost, Finding, Gate
+from services.validator.gates.gate import Finding, Gate
 from services.validator.gates.run import GATES, GateReport, run_gates
 
 Progress = Callable[[GateRecord], None]
@@ -29,7 +30,7 @@ class Checker:
     jobs: int | None = None
     """Gates of one task at once; None: as many as there are cores."""
     hint: str = ""
-    """What else may help where an image cannot be made here."""
+    """What else may help where FROM names an image that is not here."""
 
     async def check(self, target: Target, progress: Progress | None = None) -> TaskVerdict:
         began = time.monotonic()
@@ -62,8 +63,8 @@ class Checker:
             reason = " ".join(str(error).split()) or type(error).__name__
             return _verdict(target, env, began, Word.unchecked, reason=reason, gates=tuple(records))
         word, reason = _word(report)
-        if word is Word.unchecked and self.hint and _failed_to_build(report):
-            reason = f"{reason}; {self.hint}"
+        if word is Word.unchecked and reason.startswith(UNKNOWN_BASE):
+            reason = f"{reason}; {self.hint}" if self.hint else reason
         notes = tuple(f"{note.where}: {note.message}" for note in read_task(case.files).notes)
         return _verdict(target, env, began, word, reason=reason, notes=notes, gates=tuple(records))
 
@@ -76,10 +77,6 @@ def _word(report: GateReport) -> tuple[Word, str]:
     lacking = [str(what) for finding in failed for what in finding.content.get("unsupported") or ()]
     faults = any(finding.content.get("problems") or not finding.content.get("unsupported") for finding in failed)
     return (Word.invalid, "") if faults else (Word.unchecked, "; ".join(lacking))
-
-
-def _failed_to_build(report: GateReport) -> bool:
-    return any(gate.cost is Cost.building and found.outcome is GateOutcome.failed for gate, found in report.findings)
 
 
 def _refused(gate: Gate, why: str) -> GateRecord:

@@ -60,6 +60,10 @@ RunStep: TypeAlias = tuple[Run, Image]
 """An instruction and the image whose env and working directory it has."""
 
 
+UNKNOWN_BASE = "base"
+"""Begins what is said of a FROM that is none of the base's names."""
+
+
 class LayerBackend(SandboxBackend, Protocol):
     """A backend that can hand over what a snapshot wrote."""
 
@@ -98,7 +102,9 @@ class LayerBuilder:
         first, *rest = _instructions(recipe)
         if not isinstance(first, From) or first.image not in self._names:
             known = ", ".join(sorted(self._names))
-            raise NeedsDockerError(f"base {getattr(first, 'image', '?')!r} needs the docker backend (here: {known})")
+            raise NeedsDockerError(
+                f"{UNKNOWN_BASE} {getattr(first, 'image', '?')!r} needs the docker backend (bubblewrap takes {known})"
+            )
         image = self._base
         plan, args = _Plan(), dict[str, str]()
         for step in rest:

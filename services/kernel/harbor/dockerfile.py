@@ -199,7 +199,7 @@ def _instruction(
     word: str, rest: str, documents: tuple[Document, ...], state: _State, *, first: bool
 ) -> Instruction | None:
     if word not in (*TAKEN, *PASSED_OVER):
-        raise NeedsDockerError(f"{word[:20]!r} needs the docker backend (here: {', '.join(TAKEN)})")
+        raise NeedsDockerError(f"{word[:20]!r} needs the docker backend (bubblewrap takes {', '.join(TAKEN)})")
     if not rest:
         raise DockerfileError(f"{word} says nothing")
     if word == "ARG":
@@ -232,7 +232,7 @@ def _instruction(
 def _arg(rest: str, state: _State, *, first: bool) -> Arg | None:
     name, equals, value = rest.partition("=")
     if not _NAME.match(name) or len(raw_words(rest)) != 1:
-        raise NeedsDockerError(f"ARG {rest[:40]} needs the docker backend (here: ARG NAME=VALUE)")
+        raise NeedsDockerError(f"ARG {rest[:40]} needs the docker backend (bubblewrap takes ARG NAME=VALUE)")
     if first:
         state.before_from[name] = substitute(value, state.before_from)
         return None
@@ -246,7 +246,7 @@ def _from(rest: str, state: _State) -> From:
     # The base is one for all: which platform it has is not the Dockerfile's choice here.
     found = [word for word in words(rest, state.before_from) if not word.startswith("--platform=")]
     if len(found) not in (1, 3) or (len(found) == 3 and found[1].upper() != "AS") or not found[0]:
-        raise NeedsDockerError(f"FROM {rest} needs the docker backend (here: FROM NAME)")
+        raise NeedsDockerError(f"FROM {rest} needs the docker backend (bubblewrap takes FROM NAME)")
     return From(found[0])
 
 
@@ -288,7 +288,9 @@ def _copy(word: str, rest: str, documents: tuple[Document, ...], env: Mapping[st
             mode = int(match[1], 8)
         elif not option.startswith("--chown=") and option not in ("--link", "--link=true"):
             # An owner has no meaning here: all files of a sandbox belong to its one user.
-            raise NeedsDockerError(f"{word} {option} needs the docker backend (here: --chmod=MODE, --chown)")
+            raise NeedsDockerError(
+                f"{word} {option} needs the docker backend (bubblewrap takes --chmod=MODE, --chown and --link)"
+            )
     paths = json_form(rest) or tuple(words(rest, env))
     if len(paths) < 2:
         raise DockerfileError(f"{word} needs a source and a target")

@@ -25,6 +25,10 @@ WORKDIR = "/app"
 CPUS, MEMORY_MB, STORAGE_MB = 1.0, 512, 256
 """What a task gets that names no such limit."""
 AGENT_TIMEOUT_S = 600.0
+SOLUTION = "solution/solve.sh"
+NO_ORACLE = (
+    "Harbor runs a task without it, but nothing shows then that the task can be solved: add a reference solution"
+)
 
 _CANARY = re.compile(r"^\s*(#|<!--).*canary", re.IGNORECASE)
 _BOM = b"\xef\xbb\xbf"
@@ -154,13 +158,13 @@ def limits_of(environment: Environment, timeout_s: float) -> Limits:
 def _file_problems(files: Mapping[str, FileEntry], config: TaskConfig) -> Iterator[Problem]:
     made_from = ("Dockerfile", *COMPOSE)
     has_environment = config.environment.docker_image or any(f"environment/{name}" in files for name in made_from)
-    needed = ["task.toml"] if config.steps else ["task.toml", "instruction.md", "tests/test.sh", "solution/solve.sh"]
+    needed = ["task.toml"] if config.steps else ["task.toml", "instruction.md", "tests/test.sh", SOLUTION]
     for step in config.steps or ():
         tests = "tests/test.sh" if "tests/test.sh" in files else f"steps/{step.name}/tests/test.sh"
         needed += [f"steps/{step.name}/instruction.md", tests]
     for name in needed:
         if name not in files:
-            yield Problem("missing_file", name, "a Harbor task needs this file")
+            yield Problem("missing_file", name, NO_ORACLE if name == SOLUTION else "a Harbor task needs this file")
     if not has_environment:
         yield Problem("missing_file", "environment/Dockerfile", "there is neither this file nor a docker_image")
     for name, entry in files.items():

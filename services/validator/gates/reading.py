@@ -9,7 +9,7 @@ from services.kernel.harbor.task import read_task
 from services.validator.gates.gate import Case, Cost, Finding, failed, passed
 
 SHOWN_MAX = 8
-"""Problems shown in a detail; the evidence has all."""
+"""Kinds of problem, and places of one kind, shown in a detail; the evidence has all."""
 
 
 class WellFormed:
@@ -30,7 +30,7 @@ class WellFormed:
         unsupported = _said(reading.unsupported)
         implicit = [problem.where for problem in reading.implicit]
         if problems or unsupported or reading.task is None:
-            shown = "; ".join([*problems, *unsupported][:SHOWN_MAX])
+            shown = _shown([*reading.problems, *name_clashes(case.files), *reading.unsupported])
             return failed(shown, problems=problems, unsupported=unsupported)
         case.task = reading.task
         return passed(f"implicit limits: {', '.join(implicit)}" if implicit else "", implicit=implicit)
@@ -52,3 +52,17 @@ def name_clashes(files: Mapping[str, FileEntry]) -> list[Problem]:
 
 def _said(problems: Iterable[Problem]) -> list[str]:
     return [f"{problem.code}: {problem.where}: {problem.message}" for problem in problems]
+
+
+def _shown(problems: Iterable[Problem]) -> str:
+    """One clause for all places that have the same thing wrong."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for problem in problems:
+        places.setdefault((problem.code, problem.message), []).append(problem.where)
+    clauses = [f"{code}: {', '.join(_some(where))}: {message}" for (code, message), where in places.items()]
+    return "; ".join(_some(clauses))
+
+
+def _some(words: list[str]) -> list[str]:
+    left = len(words) - SHOWN_MAX
+    return [*words[:SHOWN_MAX], f"and {left} more"] if left > 0 else words

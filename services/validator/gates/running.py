@@ -91,8 +91,9 @@ def _judge_oracle(case: Case, run: SolutionRun) -> Finding:
         return Finding(GateOutcome.failed, f"the solution was stopped by its {run.ended}{hint}", content, observed)
     if grade.reward != 1.0:
         wrong = grade.broken_by_agent or why_it_failed(grade)[1]
-        hint += _left(run)
-        return Finding(GateOutcome.failed, f"the solution earns {grade.reward:g} ({wrong}){hint}", content, observed)
+        why = f"({wrong}, and none is given)" if wrong == wanted else f"({wrong}){hint}"
+        told = f"the solution earns {grade.reward:g} {why}{_left(run)}"
+        return Finding(GateOutcome.failed, told, content, observed)
     if run.exit_code != 0:
         return Finding(GateOutcome.failed, f"the solution ends with exit code {run.exit_code}{hint}", content, observed)
     told = f"{len(grade.tests)} tests" if grade.tests else "the verifier reports no tests"
