@@ -183,7 +183,7 @@ async def test_sleeping_costs_no_cpu_and_meets_the_wall_limit_idle(rig: Rig) -> 
 
 
 async def test_a_busy_tree_at_the_wall_limit_is_not_idle(rig: Rig) -> None:
-    result = await rig.run("while :; do :; done", limits=replace(SMALL, wall_s=0.5))
+    result = await rig.run("while :; do :; done", limits=replace(SMALL, wall_s=2.0))
     assert (result.ended, result.idle) == (Ended.wall_limit, False)
 
 
