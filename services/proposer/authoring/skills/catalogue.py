@@ -7,9 +7,14 @@ from functools import cached_property
 from services.kernel.skills.catalogue import SKILLS
 from services.kernel.skills.step import Skill
 from services.proposer.authoring.skills import (
+    analysis,
+    binaries,
     checksums,
+    databases,
     dates,
     encodings,
+    history,
+    joins,
     links,
     patches,
     patterns,
@@ -18,9 +23,28 @@ from services.proposer.authoring.skills import (
     settings,
     tables,
     units,
+    validation,
 )
 
-_WIDER = (checksums, links, settings, schedules, patches, repair, patterns, tables, encodings, units, dates)
+_WIDER = (
+    checksums,
+    links,
+    settings,
+    schedules,
+    patches,
+    repair,
+    patterns,
+    tables,
+    encodings,
+    units,
+    dates,
+    joins,
+    databases,
+    validation,
+    binaries,
+    history,
+    analysis,
+)
 
 
 @dataclass(frozen=True, eq=False)
