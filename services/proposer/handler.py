@@ -1,34 +1,47 @@
-"""The proposer's work: let the brain of the bound roster entry write an environment, and say what came of it."""
+"""The proposer's work: let the bound roster entry write an environment, and say what came of it."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
-import msgspec
+from msgspec import UnsetType
 
 from schemas.envelope import Event, Meta
-from schemas.identity import event_id
-from schemas.messages import DraftChecked, DraftCheckRequested, EnvAbandoned, EnvProposed, EnvRequested
-from schemas.outcomes import Abandoned, Verdict
-from schemas.parts import CitedRollout, GateResult, Usage
+from schemas.identity import derive_seed
+from schemas.messages import EnvAbandoned, EnvProposed, EnvRequested
+from schemas.models import ModelRules
+from schemas.outcomes import Abandoned
+from schemas.parts import Usage
 from schemas.science import ProposalRules
-from schemas.subjects import Subject
+from services.kernel.agent.chat_brain import ChatBrain
+from services.kernel.agent.conversation import Brain as Speaking
 from services.kernel.agent.conversation import EndReason
+from services.kernel.agent.dialogue import Dialogue
 from services.kernel.agent.scripted import ScriptedBrain
-from services.kernel.agent.transcript import decode_content, encode
-from services.kernel.archive import FileEntry, pack, unpack
+from services.kernel.agent.transcript import encode
+from services.kernel.archive import pack
 from services.kernel.artifacts import ArtifactStore
-from services.kernel.delivery import Answer, Speaker, append_surely, read_event
+from services.kernel.delivery import Answer, Speaker, TryFailed, work_error
 from services.kernel.errors import KernelError, Unreadable
 from services.kernel.log import EventLog
 from services.kernel.meter import CpuMeter, Watch
+from services.kernel.models.chat.client import ChatClient
+from services.kernel.models.chat.endpoints import read_endpoint
+from services.kernel.models.chat.message import ChatMessage, TokenUsage
 from services.kernel.workshop import Workshop
+from services.proposer.authoring.drafts import Drafts
+from services.proposer.authoring.gathering import gather
 from services.proposer.authoring.procedural import BRAINS, Brain
-from services.proposer.authoring.session import Session, SessionFailedError, author
-from services.proposer.authoring.workspace import RolloutNote, Workspace, memory_of
+from services.proposer.authoring.prompt import SYSTEM, prompt_text
+from services.proposer.authoring.session import AT_A_TERMINAL, Session, author
+from services.proposer.authoring.workspace import Workspace
+from services.proposer.authoring.written import write
 
-OVER_BUDGET = (EndReason.turns_max, EndReason.cpu_limit, EndReason.hung, EndReason.context_overflow)
+REASONS: Mapping[EndReason, Abandoned] = {
+    EndReason.submitted: Abandoned.no_submission,
+    EndReason.malformed: Abandoned.malformed,
+    EndReason.refused: Abandoned.refused,
+}
+"""Why there is no proposal, by how the conversation ended; all other ends are limits: over budget."""
 
 
 class UnknownBrainError(KernelError):
@@ -47,6 +60,7 @@ class ProposerHandler:
         workshop: Workshop,
         rules: ProposalRules,
         work: Path,
+        endpoints: Path | None = None,
         brains: Mapping[str, Brain] = BRAINS,
     ) -> None:
         self._log = log
@@ -55,6 +69,7 @@ class ProposerHandler:
         self._workshop = workshop
         self._rules = rules
         self._work = work
+        self._endpoints = endpoints
         self._brains = brains
         work.mkdir(parents=True, exist_ok=True)
         self._meter = CpuMeter()
@@ -66,25 +81,51 @@ class ProposerHandler:
         request = event.body
         if not isinstance(request, EnvRequested):
             raise Unreadable(f"{request.name} is no work for the proposer")
-        if request.entry.model not in self._brains:
-            raise UnknownBrainError(f"no brain {request.entry.model!r} here; known: {', '.join(self._brains)}")
         watch = Watch()
-        brain = self._brains[request.entry.model]
-
-        async def check(draft: bytes) -> Sequence[GateResult]:
-            return await self._check_draft(event, request, draft)
-
-        session = await author(
-            self._workshop,
-            ScriptedBrain(lambda _: brain()),
-            self._workspace(request),
-            self._rules,
-            check,
-            self._work,
-        )
+        if not isinstance(request.entry.rules, UnsetType):
+            return [await self._ask(request, request.entry.rules, watch)]
+        brain, arm = self._brains.get(request.entry.model), request.entry.arm
+        if brain is None:
+            raise UnknownBrainError(f"no brain {request.entry.model!r} here; known: {', '.join(self._brains)}")
+        session = await self._at_terminal(request, ScriptedBrain(lambda _: brain(arm)))
         return [self._answer(request, session, watch)]
 
-    def _answer(self, request: EnvRequested, session: Session, watch: Watch) -> Answer:
+    async def _ask(self, request: EnvRequested, rules: ModelRules, watch: Watch) -> Answer:
+        """A model behind an endpoint. Whatever fails the try, what it has spent is said.
+
+        Raises:
+            TryFailed: the endpoint or a sandbox; never the model's doing.
+        """
+        async with ChatClient(read_endpoint(self._endpoints, rules.endpoint)) as client:
+            try:
+                session = await self._session(request, rules, client)
+            except Exception as error:
+                usage = usage_of(client.spent, 0)
+                meta = self._meta(watch, money_usd=rules.price.usd(usage))
+                raise TryFailed(work_error(error), meta, usage) from error
+            return self._answer(request, session, watch, client.spent)
+
+    async def _session(self, request: EnvRequested, rules: ModelRules, client: ChatClient) -> Session:
+        seed = derive_seed(request.assignment.seed, "author", request.revision)
+        if request.entry.arm == "terminal":
+            return await self._at_terminal(request, ChatBrain(client, rules, seed=seed, system=AT_A_TERMINAL))
+        prompt = prompt_text(await self._workspace(request), rules.prompt_bytes_max)
+        told = (ChatMessage(role="system", content=SYSTEM), ChatMessage(role="user", content=prompt))
+        retries = self._rules.feedback_max if request.entry.arm == "prompt+feedback" else 0
+        return await write(Dialogue(client, rules, told, seed=seed), self._drafts(request).check, retries=retries)
+
+    async def _at_terminal(self, request: EnvRequested, brain: Speaking) -> Session:
+        check, workspace = self._drafts(request).check, await self._workspace(request)
+        return await author(self._workshop, brain, workspace, self._rules, check, self._work)
+
+    def _drafts(self, request: EnvRequested) -> Drafts:
+        return Drafts(request, self._log, self._speaker, self._artifacts)
+
+    async def _workspace(self, request: EnvRequested) -> Workspace:
+        return await gather(request, self._log, self._speaker.run, self._artifacts)
+
+    def _answer(self, request: EnvRequested, session: Session, watch: Watch, spent: TokenUsage | None = None) -> Answer:
+        """What a session came to. `spent`: by a model behind an endpoint, which may say otherwise the next time."""
         content, observation = encode(session.episode)
         stored = [content, observation]
         if session.memory:
@@ -93,28 +134,23 @@ class ProposerHandler:
             stored.append(session.submitted)
         digests = self._artifacts.put_many(stored)
         delta = digests[2] if session.memory else None
-        usage = Usage(turns=len(session.episode.turns))
-        meta = Meta(
-            started_ns=watch.started_ns,
-            wall_s=watch.wall_s(),
-            cpu_s=self._meter.take(),
-            sandbox_cpu_s=session.episode.cpu_s,
-            observation=digests[1],
-        )
+        usage = usage_of(spent or TokenUsage(), len(session.episode.turns))
+        rules = request.entry.rules
+        money_usd = None if isinstance(rules, UnsetType) else rules.price.usd(usage)
+        meta = self._meta(watch, session, digests[1], money_usd)
         if session.submitted is None:
-            reason = Abandoned.over_budget if session.episode.ended in OVER_BUDGET else Abandoned.no_submission
             abandoned = EnvAbandoned(
                 round=request.round,
                 slot=request.slot,
                 revision=request.revision,
-                reason=reason,
+                reason=REASONS.get(session.episode.ended, Abandoned.over_budget),
                 entry=request.entry,
                 transcript=digests[0],
                 usage=usage,
                 memory_delta=delta,
                 detail=session.episode.ended.value,
             )
-            return Answer(abandoned, meta)
+            return Answer(abandoned, meta, deterministic=spent is None)
         proposed = EnvProposed(
             round=request.round,
             slot=request.slot,
@@ -129,63 +165,29 @@ class ProposerHandler:
             pool_version=request.pool_version,
             memory_delta=delta,
         )
-        return Answer(proposed, meta)
+        return Answer(proposed, meta, deterministic=spent is None)
 
-    async def _check_draft(self, event: Event, request: EnvRequested, draft: bytes) -> Sequence[GateResult]:
-        """Ask the validator for a draft's gates and wait for what it says."""
-        asked = DraftCheckRequested(
-            round=request.round,
-            slot=request.slot,
-            revision=request.revision,
-            draft=self._artifacts.put(draft),
-            pool_version=request.pool_version,
-        )
-        await append_surely(self._log, [self._speaker.entry(asked, cause=event.id)])
-        id_ = event_id(DraftChecked.name, asked.key())
-        subject = str(Subject(self._speaker.run, DraftChecked.name, asked.round, asked.lane(), id_))
-        async with aclosing(self._log.read(0, (subject,), follow=True)) as records:
-            async for stored in records:
-                checked = read_event(self._speaker.run, stored).body
-                if isinstance(checked, DraftChecked):
-                    if checked.verdict is Verdict.infra_failed:
-                        raise SessionFailedError("the draft could not be checked")
-                    return checked.gates
-        raise SessionFailedError("the log ended before the draft was checked")
-
-    def _workspace(self, request: EnvRequested) -> Workspace:
-        order = request.assignment
-        return Workspace(
-            assignment=_assignment(request),
-            parent=self._tree(order.parent),
-            previous=self._tree(request.evidence.env if request.evidence else None),
-            rollouts=[self._note(rollout) for rollout in order.rollouts],
-            memory=memory_of([unpack(self._artifacts.get(delta)) for delta in request.memory]),
-            past=[unpack(self._artifacts.get(env)) for env in order.past],
+    def _meta(
+        self,
+        watch: Watch,
+        session: Session | None = None,
+        observation: str | None = None,
+        money_usd: float | None = None,
+    ) -> Meta:
+        return Meta(
+            started_ns=watch.started_ns,
+            wall_s=watch.wall_s(),
+            cpu_s=self._meter.take(),
+            sandbox_cpu_s=session.episode.cpu_s if session else None,
+            observation=observation,
+            money_usd=money_usd,
         )
 
-    def _tree(self, env: str | None) -> dict[str, FileEntry] | None:
-        return None if env is None else unpack(self._artifacts.get(env))
 
-    def _note(self, rollout: CitedRollout) -> RolloutNote:
-        raw = self._artifacts.get(rollout.content)
-        commands = [turn.command for turn in decode_content(raw).turns]
-        return RolloutNote(reward=rollout.reward, tests=rollout.tests, commands=commands, transcript=raw)
-
-
-def _assignment(request: EnvRequested) -> dict[str, Any]:
-    """assignment.json: the order, and for a revision the evidence that it answers."""
-    order = request.assignment
-    told: dict[str, Any] = {
-        "round": request.round,
-        "slot": request.slot,
-        "revision": request.revision,
-        "direction": order.direction.value,
-        "domain": order.domain,
-        "seed": order.seed,
-        "parent": order.parent,
-        "pass_rate": order.pass_rate,
-        "commonest_failure": order.commonest_failure,
-    }
-    if request.evidence is not None:
-        told["evidence"] = msgspec.to_builtins(request.evidence)
-    return told
+def usage_of(spent: TokenUsage, turns: int) -> Usage:
+    return Usage(
+        prompt_tokens=spent.prompt_tokens,
+        cached_tokens=spent.cached_tokens,
+        completion_tokens=spent.completion_tokens,
+        turns=turns,
+    )

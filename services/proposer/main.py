@@ -23,4 +23,5 @@ async def build(context: service.Context) -> ProposerHandler:
         workshop=workshop,
         rules=context.science.proposal,
         work=context.options.work / "sessions",
+        endpoints=context.options.endpoints,
     )

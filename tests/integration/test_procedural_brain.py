@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from schemas.outcomes import GateOutcome
-from schemas.parts import GateResult
+from schemas.parts import Arm, GateResult
 from services.kernel.agent.conversation import Observation
 from services.kernel.archive import FileEntry
 from services.kernel.skills.catalogue import SKILLS
@@ -85,6 +85,16 @@ async def test_equal_workspaces_give_equal_sessions_and_another_seed_another_env
     other = await run_session(BRAINS["procedural"](), _workspace("harder", PARENT_TESTS[0], seed=12), tmp_path / "c")
     assert (first.commands, first.submitted) == (again.commands, again.submitted)
     assert first.submitted != other.submitted
+
+
+@pytest.mark.parametrize(
+    ("arm", "checks", "notes"), [("prompt", 0, False), ("prompt+feedback", 1, False), ("terminal", 1, True)]
+)
+async def test_an_arm_takes_checks_or_notes_away(arm: Arm, checks: int, notes: bool, tmp_path: Path) -> None:
+    session = await run_session(BRAINS["procedural"](arm), _workspace("new"), tmp_path)
+    assert session.submitted is not None
+    assert len(session.drafts) == checks
+    assert bool(session.memory.keys() - {"README.md"}) == notes
 
 
 @pytest.mark.parametrize("name", BRAINS)

@@ -2,50 +2,40 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
 import pytest_asyncio
 
-from schemas.codec import same_body
+from schemas.envelope import Meta
 from schemas.messages import (
     DraftChecked,
     DraftCheckRequested,
     EnvAbandoned,
     EnvProposed,
     EnvRequested,
-    Message,
     RolloutCompleted,
 )
-from schemas.outcomes import Abandoned, Direction, Purpose, Role, Verdict
+from schemas.outcomes import Abandoned, Direction, Purpose, Role, RolloutOutcome, Verdict
 from schemas.parts import Assignment, CitedRollout, Evidence, RosterEntry
-from schemas.science import ProposalRules, Science
 from services.cli.heldout import near_set
 from services.kernel.agent.conversation import EndReason, Episode, Observation, Turn
 from services.kernel.agent.transcript import decode_content, encode
 from services.kernel.archive import FileEntry, pack, unpack
-from services.kernel.artifacts import ArtifactStore
 from services.kernel.delivery import Speaker, read_event
-from services.kernel.memory import MemoryLog
 from services.kernel.workshop import Workshop
-from services.proposer.authoring.procedural import BRAINS, Brain
 from services.proposer.authoring.session import SessionFailedError
-from services.proposer.handler import ProposerHandler, UnknownBrainError
-from services.validator.handler import ValidatorHandler
+from services.proposer.handler import UnknownBrainError
 from tests.support.feeding import as_event
+from tests.support.proposing import ENTRY, RUN, Bench, request
 from tests.support.shop import Files, composed, open_shop
 from tests.support.wheel import Wheel, opening
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-RUN = "test"
 CANARY = b"CANARY-3f9c1d"
-ENTRY = RosterEntry(name="mine", model="procedural")
-RULES = ProposalRules(turns_max=40, cpu_s=20.0)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -54,85 +44,9 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Worksh
         yield opened
 
 
-class RecordingStore(ArtifactStore):
-    """A store that knows what was read from it."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.read: list[str] = []
-
-    def get(self, digest: str) -> bytes:
-        self.read.append(digest)
-        return super().get(digest)
-
-
-@dataclass
-class Bench:
-    shop: Workshop
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.log = MemoryLog(RUN, same_body)
-        self.store = RecordingStore(self.folder / "artifacts")
-        self.store.create()
-        self.heard: list[Observation] = []
-
-    async def handle(self, request: Message, brains: Mapping[str, Brain] = BRAINS) -> EnvProposed | EnvAbandoned:
-        handler = ProposerHandler(
-            log=self.log,
-            speaker=Speaker(RUN, Role.proposer),
-            artifacts=self.store,
-            workshop=self.shop,
-            rules=RULES,
-            work=self.folder / "sessions",
-            brains=brains,
-        )
-        (answer,) = await handler.handle(as_event(request), 1)
-        assert isinstance(answer.message, EnvProposed | EnvAbandoned)
-        assert answer.meta.observation is not None
-        assert answer.meta.cpu_s is not None
-        assert answer.meta.cpu_s > 0
-        return answer.message
-
-    def saying(self, *commands: str) -> Mapping[str, Brain]:
-        """A brain that says these commands and ends."""
-
-        def script() -> Generator[str, Observation, None]:
-            for command in commands:
-                self.heard.append((yield command))
-
-        return {"procedural": script}
-
-    async def validate(self, judge: Callable[[DraftCheckRequested], DraftChecked] | None = None) -> None:
-        """Answers draft checks on the log, as a validator does; without `judge` with the real gates."""
-        validator = ValidatorHandler(
-            run=RUN, log=self.log, artifacts=self.store, workshop=self.shop, grams={}, science=Science()
-        )
-        async with aclosing(self.log.read(0, (f"{RUN}.draft_check_requested.>",), follow=True)) as records:
-            async for stored in records:
-                event = read_event(RUN, stored)
-                assert isinstance(event.body, DraftCheckRequested)
-                said = judge(event.body) if judge else (await validator.handle(event, 1))[0].message
-                await self.log.append([Speaker(RUN, Role.validator).entry(said)])
-
-
 @pytest.fixture
 def bench(shop: Workshop, tmp_path: Path) -> Bench:
     return Bench(shop, tmp_path)
-
-
-def request(**changes: object) -> EnvRequested:
-    settings: dict[str, object] = {
-        "round": 1,
-        "slot": 3,
-        "revision": 0,
-        "assignment": Assignment(direction=Direction.new, domain="text", seed=11),
-        "entry": ENTRY,
-        "pool_version": 0,
-        "checkpoint_version": 0,
-        "memory": (),
-    }
-    return EnvRequested(**{**settings, **changes})  # type: ignore[arg-type] # by name: the tests' own choice
 
 
 async def test_a_proposal_says_who_made_it_from_what_and_its_drafts_were_checked_on_the_log(bench: Bench) -> None:
@@ -235,6 +149,7 @@ async def test_only_what_the_request_names_is_read_and_nothing_held_out_is_in_th
         "past",
         "previous",
         "rollouts",
+        "tools",
     ]
     assert bench.heard[2].text.count("sort -n numbers.txt") == 2
     assert sorted(store.read) == sorted([parent, previous, past, cited, *memory])
@@ -276,6 +191,41 @@ async def test_an_author_reads_the_whole_order_and_its_proposal_says_what_it_res
     }
     assert isinstance(said, EnvProposed)
     assert (said.env, said.parent, said.cited, said.pool_version) == (parent, parent, (cited.id,), 4)
+
+
+def completed(bench: Bench, purpose: Purpose, printed: bytes) -> tuple[RolloutCompleted, Meta]:
+    body = RolloutCompleted(
+        round=0,
+        request=purpose.value,
+        attempt=0,
+        env="e",
+        purpose=purpose,
+        checkpoint_version=0,
+        outcome=RolloutOutcome.unsolved,
+        reward=0.0,
+        tests={"a": False},
+        content=bench.store.put(transcript("ls")),
+    )
+    return body, Meta(observations={"verifier": bench.store.put(printed)})
+
+
+async def test_an_author_reads_what_the_verifier_printed_but_not_of_evaluations(bench: Bench) -> None:
+    bodies = [
+        completed(bench, Purpose.train, b"\x1b[31mfailed\x1b[0m a: 3 is not 4\r\n" + b"x" * 100_000 + b"the end"),
+        completed(bench, Purpose.evaluate, CANARY),
+    ]
+    for body, meta in bodies:
+        await bench.log.append([Speaker(RUN, Role.solver).entry(body, meta=meta)])
+    cited = tuple(
+        CitedRollout(id=body.id, content=body.content or "", reward=0.0, tests={"a": False}) for body, _ in bodies
+    )
+    order = Assignment(direction=Direction.simpler, domain="text", seed=1, rollouts=cited)
+    look = "ls rollouts; cd rollouts; head -n 1 000.verifier.txt; tail -c 7 000.verifier.txt; wc -c < 000.verifier.txt"
+    await bench.handle(request(assignment=order), bench.saying(look, f"grep -rlF {CANARY.decode()} . || echo none"))
+    *listed, shown = bench.heard[0].text.splitlines()
+    assert listed == ["000.json", "000.verifier.txt", "001.json", "index.json", "summary.json", "failed a: 3 is not 4"]
+    assert (shown[:7], 30_000 < int(shown[7:]) < 34_000) == ("the end", True)
+    assert bench.heard[1].text == "none"
 
 
 async def test_no_request_of_a_whole_run_names_anything_held_out() -> None:

@@ -138,13 +138,13 @@ async def test_counted_limits_end_an_author(
     assert (session.episode.ended, session.submitted) == (ended, None)
 
 
-async def test_what_was_submitted_counts_whatever_comes_after(desk: Desk) -> None:
-    more = ("echo other > task/instruction.md", "envwheel-draft submit", "envwheel-draft check", "true", "true")
-    session = await desk.hold(DRAFT, "envwheel-draft submit", *more, rules=msgspec.structs.replace(RULES, turns_max=6))
+async def test_a_submission_ends_the_session_and_nothing_counts_after_it(desk: Desk) -> None:
+    more = "echo other > task/instruction.md; envwheel-draft submit || echo $?; envwheel-draft check"
+    session = await desk.hold(DRAFT, f"envwheel-draft submit; {more}", "echo goodbye")
     assert session.submitted == pack({"instruction.md": FileEntry(b"hi\n")})
-    assert session.episode.ended is EndReason.turns_max
-    assert [heard.exit_code for heard in desk.heard[1:5]] == [0, 0, 1, 1]
-    assert "over" in desk.heard[3].text
+    assert session.episode.ended is EndReason.submitted
+    said = session.episode.turns[-1].shown
+    assert (len(session.episode.turns), said.count("over"), session.episode.turns[-1].exit_code) == (2, 3, 1)
     assert desk.drafts == []
 
 
@@ -265,6 +265,45 @@ async def test_the_memory_takes_plain_files_alone_and_only_what_changed(desk: De
     assert unpack(pack(session.memory)) == session.memory
     linked = await desk.hold("rm -r memory; ln -s /etc memory")
     assert linked.memory == {}
+
+
+TOOLMAKING = """mkdir tools/lib; echo 'echo hi' > tools/greet; chmod 755 tools/greet; echo x > tools/lib/data
+echo changed >> tools/old; mkdir memory/.tools; echo x > memory/.tools/greet; rm tools/README.md
+ln -s /etc/passwd tools/link"""
+
+
+async def test_tools_last_as_the_memory_does_and_keep_the_right_to_run(desk: Desk) -> None:
+    tools = {"old": FileEntry(b"old\n", True), "same": FileEntry(b"#!/bin/sh\necho I run\n", True)}
+    session = await desk.hold(TOOLMAKING, "tools/same", workspace=Workspace(ORDER, tools=tools))
+    assert session.memory == {
+        ".tools/greet": FileEntry(b"echo hi\n", True),
+        ".tools/lib/data": FileEntry(b"x\n"),
+        ".tools/old": FileEntry(b"old\nchanged\n", True),
+    }
+    assert desk.heard[1].text == "I run"
+
+
+async def test_what_an_author_is_shown_cannot_be_changed(desk: Desk) -> None:
+    workspace = Workspace(ORDER, parent=composed("tar_pack"), rollouts=[RolloutNote(0.5, {"a": True}, [], b"{}")])
+    places = (
+        "GUIDE.md",
+        "assignment.json",
+        "parent/task.toml",
+        "parent/new",
+        "rollouts/index.json",
+        "/run/envwheel/new",
+    )
+    writes = "; ".join(f"(echo x > {place}) 2>/dev/null && echo wrote {place}" for place in places)
+    moves = "rm -rf parent rollouts GUIDE.md; mv rollouts old; umount parent; mount -o remount,rw parent"
+    own = "mkdir task; for place in task memory tools /tmp; do echo x > $place/new && echo may write $place; done"
+    look = "cat GUIDE.md parent/task.toml rollouts/index.json"
+    await desk.hold(f"{writes}; true", f"({moves}) 2>/dev/null; true", own, look, workspace=workspace)
+    assert [heard.text for heard in desk.heard[:2]] == ["", ""]
+    assert desk.heard[2].text.splitlines() == [f"may write {place}" for place in ("task", "memory", "tools", "/tmp")]
+    shown = workspace_files(workspace)
+    names = ("GUIDE.md", "parent/task.toml", "rollouts/index.json")
+    whole = b"".join(shown[name].content for name in names).decode()
+    assert desk.heard[3].text == whole.rstrip("\n")
 
 
 async def test_a_new_note_is_kept_however_many_old_ones_there_are(desk: Desk) -> None:

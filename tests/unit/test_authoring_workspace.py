@@ -19,7 +19,11 @@ TASK = {"task.toml": FileEntry(b"x = 1\n"), "tests/test.sh": FileEntry(b"#!/bin/
 WORKSPACE = Workspace(
     {"seed": 1, "direction": "harder", "parent": "ab"},
     parent=TASK,
-    rollouts=(RolloutNote(0.5, {"b__x": True, "a__x": False}, ["ls", "cat 'a b'"], b'{"turns": []}'),),
+    rollouts=(
+        RolloutNote(0.5, {"b__x": True, "a__x": False}, ["ls", "cat 'a b'"], b'{"turns": []}', b"failed a__x\n"),
+        RolloutNote(1.0, {"b__x": True, "a__x": True}, [], b"{}"),
+    ),
+    tools={"count.sh": FileEntry(b"#!/bin/sh\n", True)},
     memory={"lessons/0001-0002.md": FileEntry(b"- note\n")},
     past=(TASK, TASK),
 )
@@ -40,7 +44,12 @@ def test_workspace_holds_all_parts_at_their_places() -> None:
         "past/001/task.toml",
         "past/001/tests/test.sh",
         "rollouts/000.json",
+        "rollouts/000.verifier.txt",
+        "rollouts/001.json",
         "rollouts/index.json",
+        "rollouts/summary.json",
+        "tools/README.md",
+        "tools/count.sh",
     }
     assert json.loads(files["rollouts/index.json"].content) == [
         {
@@ -48,8 +57,25 @@ def test_workspace_holds_all_parts_at_their_places() -> None:
             "tests": {"a__x": False, "b__x": True},
             "commands": ["ls", "cat 'a b'"],
             "file": "rollouts/000.json",
-        }
+            "verifier": "rollouts/000.verifier.txt",
+        },
+        {
+            "reward": 1.0,
+            "tests": {"a__x": True, "b__x": True},
+            "commands": [],
+            "file": "rollouts/001.json",
+            "verifier": None,
+        },
     ]
+    assert json.loads(files["rollouts/summary.json"].content) == {
+        "attempts": 2,
+        "rewards": [0.5, 1.0],
+        "mean": 0.75,
+        "std": 0.25,
+        "commonest_failure": "a__x",
+    }
+    assert json.loads(workspace_files(Workspace({}))["rollouts/summary.json"].content)["mean"] is None
+    assert files["tools/count.sh"].executable
     assert files["parent/tests/test.sh"].executable
 
 

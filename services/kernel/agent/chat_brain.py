@@ -41,8 +41,12 @@ class ChatBrain:
         self._rows = [_Row(self._dialogue(row, instruction)) for row, instruction in enumerate(instructions)]
 
     async def speak(self, rows: Sequence[int]) -> list[Utterance]:
-        async with asyncio.TaskGroup() as group:
-            spoken = [group.create_task(self._speak(row)) for row in rows]
+        try:
+            async with asyncio.TaskGroup() as group:
+                spoken = [group.create_task(self._speak(row)) for row in rows]
+        except BaseExceptionGroup as failures:
+            # The first is the cause: it says which endpoint failed and how.
+            raise failures.exceptions[0] from failures
         return [each.result() for each in spoken]
 
     async def hear(self, row: int, observation: Observation) -> None:

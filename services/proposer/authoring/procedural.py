@@ -2,10 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Protocol
 
+from schemas.parts import Arm
 from services.kernel.agent.conversation import Observation
 from services.kernel.skills.compose import Task, compose
 from services.kernel.skills.harbor_files import harbor_files
@@ -30,7 +32,11 @@ print(json.dumps(tally, sort_keys=True))
 END"""
 
 
-Brain = Callable[[], Generator[str, Observation, None]]
+class Brain(Protocol):
+    """Starts one session. Yields shell command lines for a workspace and takes in what they print."""
+
+    def __call__(self, arm: Arm = "terminal") -> Generator[str, Observation, None]: ...
+
 
 STYLES: Mapping[str, Style] = MappingProxyType(
     {
@@ -43,8 +49,8 @@ STYLES: Mapping[str, Style] = MappingProxyType(
 )
 
 
-def procedural(style: str) -> Generator[str, Observation, None]:
-    """Yields shell command lines for a workspace and takes in what they print.
+def procedural(style: str, arm: Arm = "terminal") -> Generator[str, Observation, None]:
+    """In the arm `prompt` drafts are not checked, and only in `terminal` notes are left.
 
     Ends when it has submitted; without that when the assignment is unreadable or the channel for drafts is down.
     """
@@ -59,6 +65,8 @@ def procedural(style: str) -> Generator[str, Observation, None]:
     while True:
         for command in commands:  # noqa: UP028 - a list cannot be sent what the terminal answers
             yield command
+        if arm == "prompt":
+            break
         answer = yield "envwheel-draft check"
         spent += len(commands) + 1
         if answer.exit_code == 0 or trouble.tries == MENDS_MAX:
@@ -70,7 +78,8 @@ def procedural(style: str) -> Generator[str, Observation, None]:
         if spent + len(mended[1]) >= COMMANDS_MAX:
             break
         plan, commands = mended
-    yield from _remember(order, record, plan)
+    if arm == "terminal":
+        yield from _remember(order, record, plan)
     yield "envwheel-draft submit"
 
 
@@ -131,4 +140,4 @@ def _remember(order: Order, record: Record, plan: Plan) -> Generator[str, Observ
 
 
 BRAINS: Mapping[str, Brain] = MappingProxyType({name: partial(procedural, name) for name in STYLES})
-"""Built-in brains by roster name. A call starts one session."""
+"""Built-in brains by roster name."""

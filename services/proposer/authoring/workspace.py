@@ -7,10 +7,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from schemas.rules import commonest_failure, mean_std
 from services.kernel.archive import FileEntry, write_tree
 
 Tree = Mapping[str, FileEntry]
 """Files by relative path."""
+OWN = ("memory", "tools")
+"""Folders that last, and that an author may change. All else that it finds is read-only."""
+TOOLS = ".tools/"
+"""Where a memory delta holds files of `tools/`; no file of `memory/` can lie there."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,8 @@ class RolloutNote:
     commands: Sequence[str]
     transcript: bytes
     """JSON text of the whole attempt."""
+    verifier: bytes | None = None
+    """What the verifier printed, where it is known."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +40,26 @@ class Workspace:
     """The draft that a revision answers for."""
     rollouts: Sequence[RolloutNote] = ()
     memory: Tree | None = None
+    tools: Tree | None = None
     past: Sequence[Tree] = ()
 
 
 def workspace_files(workspace: Workspace) -> dict[str, FileEntry]:
     """All files by path relative to the workspace, sorted."""
     found = {
-        "GUIDE.md": FileEntry(files("services.proposer.authoring").joinpath("guide.md").read_bytes()),
+        "GUIDE.md": FileEntry(_page("terminal.md") + _page("guide.md")),
         "assignment.json": _json(workspace.assignment),
         "rollouts/index.json": _json([_entry(index, rollout) for index, rollout in enumerate(workspace.rollouts)]),
+        "rollouts/summary.json": _json(_summary(workspace.rollouts)),
         "memory/README.md": FileEntry(b"Notes that last from round to round. Keep them short.\n"),
+        "tools/README.md": FileEntry(b"Programs of your own that last from round to round.\n"),
     }
-    found |= {_rollout_path(index): FileEntry(rollout.transcript) for index, rollout in enumerate(workspace.rollouts)}
-    trees = {"parent": workspace.parent, "previous": workspace.previous, "memory": workspace.memory}
+    for index, rollout in enumerate(workspace.rollouts):
+        found[_rollout_path(index)] = FileEntry(rollout.transcript)
+        if rollout.verifier is not None:
+            found[_verifier_path(index)] = FileEntry(rollout.verifier)
+    trees = {"parent": workspace.parent, "previous": workspace.previous}
+    trees |= {"memory": workspace.memory, "tools": workspace.tools}
     trees |= {f"past/{index:03}": tree for index, tree in enumerate(workspace.past)}
     for folder, tree in trees.items():
         found |= {f"{folder}/{path}": entry for path, entry in (tree or {}).items()}
@@ -77,8 +91,16 @@ def memory_of(deltas: Sequence[Tree]) -> dict[str, FileEntry]:
     return dict(sorted(merged.items()))
 
 
+def _page(name: str) -> bytes:
+    return files("services.proposer.authoring").joinpath(name).read_bytes()
+
+
 def _rollout_path(index: int) -> str:
     return f"rollouts/{index:03}.json"
+
+
+def _verifier_path(index: int) -> str:
+    return f"rollouts/{index:03}.verifier.txt"
 
 
 def _entry(index: int, rollout: RolloutNote) -> dict[str, Any]:
@@ -87,7 +109,15 @@ def _entry(index: int, rollout: RolloutNote) -> dict[str, Any]:
         "tests": dict(sorted(rollout.tests.items())),
         "commands": list(rollout.commands),
         "file": _rollout_path(index),
+        "verifier": None if rollout.verifier is None else _verifier_path(index),
     }
+
+
+def _summary(rollouts: Sequence[RolloutNote]) -> dict[str, Any]:
+    rewards = [rollout.reward for rollout in rollouts]
+    mean, std = mean_std(rewards) if rewards else (None, None)
+    failure = commonest_failure(dict(rollout.tests) for rollout in rollouts)
+    return {"attempts": len(rewards), "rewards": rewards, "mean": mean, "std": std, "commonest_failure": failure}
 
 
 def _json(value: Any) -> FileEntry:
