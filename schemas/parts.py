@@ -78,6 +78,8 @@ class Evidence(Section, frozen=True, kw_only=True):
     env: str
     mean: float | None = None
     commonest_failure: str | None = None
+    diagnosis: CitedRollout | UnsetType = UNSET
+    """Of what was too hard: an attempt that had hints from the reference solution. For the author's eyes alone."""
 
 
 class GateResult(Section, frozen=True, kw_only=True):

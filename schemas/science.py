@@ -44,6 +44,8 @@ class ProposalRules(Section, frozen=True, kw_only=True):
     """Arm `prompt+feedback`: answers after the first one, each to what the gates said."""
     tries_max: Natural = 4
     """Arm `terminal`: times that a draft which passed its check may be tried on the current solver."""
+    diagnose: bool = False
+    """Before a revision of what was too hard the solver tries it once more, with hints from the reference solution."""
 
 
 class CalibrationRules(Section, frozen=True, kw_only=True):

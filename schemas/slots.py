@@ -15,6 +15,7 @@ from schemas.messages import (
 )
 from schemas.outcomes import Calibration, Verdict
 from schemas.parts import Assignment
+from schemas.science import ProposalRules
 
 
 class Stage(StrEnum):
@@ -33,6 +34,12 @@ class SlotState:
     revision: int = 0
     env: str | None = None
     admitted: bool = False
+
+
+def to_diagnose(body: Message, state: SlotState, rules: ProposalRules) -> bool:
+    """Is a diagnosis due, which the revision of the slot that `body` moved waits for?"""
+    too_hard = isinstance(body, EnvCalibrated) and body.outcome is Calibration.too_hard
+    return rules.diagnose and too_hard and state.stage is Stage.revising
 
 
 @dataclass

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from schemas.budget import BudgetBook
 from schemas.envelope import Event
 from schemas.identity import derive_seed, event_id, permutation
@@ -16,18 +18,19 @@ from schemas.messages import (
     Message,
     PoolChanged,
     RolloutCompleted,
+    RolloutRequested,
     RosterChanged,
     RoundClosed,
     RoundPlanned,
     RunFinished,
     RunStarted,
 )
-from schemas.outcomes import Direction, GateOutcome, Role, Verdict
+from schemas.outcomes import Direction, GateOutcome, Purpose, Role, Verdict
 from schemas.parked import OpenWork
 from schemas.parts import Assignment, CitedRollout, Evidence, RosterEntry, Slot
 from schemas.roster import by_share, for_pair, in_force
 from schemas.rules import commonest_failure, mean_std
-from schemas.slots import SlotBook, SlotState, Stage
+from schemas.slots import SlotBook, SlotState, Stage, to_diagnose
 
 VERSION = 1
 NEW_EVERY = 4
@@ -61,6 +64,10 @@ class View:
     """As they stood when the round was planned: later waves choose from the same."""
     bound: dict[int, RosterEntry] = field(default_factory=dict)
     """With paired slots: who has each of them, revisions included."""
+    undiagnosed: dict[int, EnvCalibrated] = field(default_factory=dict)
+    """By slot: what was too hard, and is revised once it is diagnosed."""
+    diagnoses: dict[str, int] = field(default_factory=dict)
+    """Slots by the id of the request for their diagnosis."""
     deltas: dict[tuple[int, int, int], str] = field(default_factory=dict)
     memory: tuple[str, ...] = ()
     work: OpenWork = field(default_factory=lambda: OpenWork(Role.proposer, (EnvRequested,)))
@@ -108,6 +115,10 @@ def _react(view: View, event: Event) -> list[Message]:
                 said += _plan_round(view, 0)
         case PoolChanged():
             view.pool_version, view.members = body.pool_version, body.members
+        case RolloutRequested(purpose=Purpose.diagnose) if body.slot is not None:
+            view.diagnoses[event.id] = body.slot
+        case RolloutCompleted(purpose=Purpose.diagnose):
+            said += _diagnosed(view, body)
         case RolloutCompleted():
             _record(view, body)
         case RoundClosed():
@@ -147,6 +158,9 @@ def _answered(view: View, body: EnvProposed | EnvAbandoned | EnvValidated | EnvC
     if isinstance(body, EnvProposed):
         view.domains[body.env] = state.assignment.domain
         return []
+    if isinstance(body, EnvCalibrated) and to_diagnose(body, state, _known(view)[0].science.proposal):
+        view.undiagnosed[body.slot] = body
+        return []
     if state.stage is Stage.revising:
         return [_request(view, body.slot, state, body.revision + 1, _evidence(body))]
     if state.stage is not Stage.done:
@@ -154,6 +168,22 @@ def _answered(view: View, body: EnvProposed | EnvAbandoned | EnvValidated | EnvC
     if view.book.wave_done() and not view.book.round_done():
         return [_plan_wave(view, view.book.wave + 1, view.book.deficit(), view.book.waves_left - 1)]
     return _issue(view)
+
+
+def _diagnosed(view: View, rollout: RolloutCompleted) -> list[Message]:
+    """The revision that waited. A diagnosis that infrastructure failed leaves its evidence as it was."""
+    slot = view.diagnoses.pop(rollout.request, None)
+    calibrated = view.undiagnosed.pop(slot, None) if slot is not None else None
+    if slot is None or calibrated is None:
+        return []
+    evidence = _evidence(calibrated)
+    if rollout.reward is not None:
+        evidence = replace(evidence, diagnosis=_cited(rollout))
+    return [_request(view, slot, view.book.slots[slot], calibrated.revision + 1, evidence)]
+
+
+def _cited(rollout: RolloutCompleted) -> CitedRollout:
+    return CitedRollout(id=rollout.id, content=rollout.content or "", reward=rollout.reward or 0.0, tests=rollout.tests)
 
 
 def _plan_round(view: View, round_: int) -> list[Message]:
@@ -191,12 +221,7 @@ def _parents(view: View) -> list[Parent]:
         if not rollouts:
             continue
         mean, _ = mean_std([rollout.reward or 0.0 for rollout in rollouts])
-        refs = tuple(
-            CitedRollout(
-                id=rollout.id, content=rollout.content or "", reward=rollout.reward or 0.0, tests=rollout.tests
-            )
-            for rollout in rollouts[: run.science.proposal.cited_max]
-        )
+        refs = tuple(_cited(rollout) for rollout in rollouts[: run.science.proposal.cited_max])
         failure = commonest_failure(rollout.tests for rollout in rollouts)
         parents.append(Parent(env, view.domains.get(env, "any"), mean, failure, refs))
     return parents

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from schemas.budget import BudgetBook
 from schemas.envelope import Event
 from schemas.identity import derive_seed, event_id
@@ -25,6 +27,7 @@ from schemas.messages import (
     RoundPlanned,
     RunFinished,
     RunStarted,
+    SlotMessage,
     UpdatePlanned,
 )
 from schemas.outcomes import Calibration, Purpose, Retired, Role, Verdict
@@ -32,7 +35,7 @@ from schemas.parked import OpenWork
 from schemas.parts import PoolEntry, PoolLeaving
 from schemas.rot import RotBook
 from schemas.rules import calibration_outcome, commonest_failure, enough, likeness, mean_std, near_edge
-from schemas.slots import SlotBook, Stage
+from schemas.slots import SlotBook, Stage, to_diagnose
 
 VERSION = 1
 
@@ -171,6 +174,8 @@ def _slot_moved(
     if isinstance(body, EnvValidated) and body.verdict is Verdict.valid:
         view.sketches[body.env] = body.sketch or ""
         return [_calibrate(view, body, 0)]
+    if to_diagnose(body, state, _known(view).science.proposal):
+        return [_diagnose(view, body)]
     return _maybe_pool(view) if state.stage is Stage.done else []
 
 
@@ -195,6 +200,17 @@ def _calibrate(view: View, about: EnvValidated | RolloutRequested, ordinal: int)
     view.trials.setdefault(key, Trial(about.env)).groups.append(request)
     view.by_request[request.id] = key
     return request
+
+
+def _diagnose(view: View, about: SlotMessage) -> RolloutRequested:
+    """One attempt with hints; what it earns counts nowhere."""
+    trial = view.trials[about.round, about.slot, about.revision]
+    return replace(
+        trial.groups[0],
+        purpose=Purpose.diagnose,
+        attempts=1,
+        seed=derive_seed(_known(view).seed, "diagnose", about.round, about.slot, about.revision),
+    )
 
 
 def _rollout(view: View, body: RolloutCompleted) -> list[Message]:

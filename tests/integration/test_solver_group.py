@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from schemas.identity import digest_of
 from schemas.messages import RolloutCompleted, RolloutRequested
 from schemas.outcomes import Purpose, RolloutOutcome
 from schemas.science import RolloutRules
@@ -55,14 +56,21 @@ class Bench:
     spoken: SpokenEngine | None = field(default=None)
 
     async def group(
-        self, files: Files | None, *, attempts: int = 4, seed: int = 5, rules: RolloutRules = RULES, env: str = ""
+        self,
+        files: Files | None,
+        *,
+        attempts: int = 4,
+        seed: int = 5,
+        rules: RolloutRules = RULES,
+        env: str = "",
+        purpose: Purpose = Purpose.train,
     ) -> list[Answer]:
         request = RolloutRequested(
             round=1,
             env=env or self.store.put(pack(files or greeting())),
             checkpoint_version=2,
             checkpoint=self.store.put(tiny_checkpoint().archive),
-            purpose=Purpose.train,
+            purpose=purpose,
             attempts=attempts,
             seed=seed,
         )
@@ -123,6 +131,16 @@ async def test_a_group_run_again_gives_equal_facts_and_another_seed_others(bench
         assert answer.meta.observation is not None
         assert len(decode_observation(bench.store.get(answer.meta.observation)).turns) == len(content.turns)
         assert bench.store.get(answer.meta.observations["verifier"]) != b""
+
+
+async def test_hints_are_given_in_a_diagnosis_and_in_nothing_else(bench: Bench) -> None:
+    told = {}
+    for purpose in (Purpose.diagnose, Purpose.calibrate, Purpose.train):
+        (fact,) = facts(await bench.group(greeting(), attempts=1, purpose=purpose))
+        told[purpose] = bench.transcript(fact).instruction
+    plain = "Write the word hi into /app/hello.txt.\n"
+    assert told[Purpose.calibrate] == told[Purpose.train] == digest_of(plain.encode())
+    assert told[Purpose.diagnose] == digest_of((plain + "\nIt can be done with: echo\n").encode())
 
 
 async def test_every_attempt_has_a_sandbox_of_its_own(bench: Bench) -> None:

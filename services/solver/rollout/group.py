@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from schemas.messages import RolloutRequested
+from schemas.outcomes import Purpose
 from schemas.science import RolloutRules
 from services.kernel.agent.conversation import EndReason, Episode, HarnessLimits
 from services.kernel.agent.harness import run_group
@@ -20,6 +21,7 @@ from services.kernel.models.template import Template
 from services.kernel.sandbox.launch import uid_of
 from services.kernel.sandbox.protocol import Image, Limits, Pins, Sandbox
 from services.kernel.workshop import Workshop
+from services.solver.rollout.hints import with_hints
 
 WALL_PER_CPU = 10.0
 """The wall limit catches hangs alone: ten times the CPU limit."""
@@ -77,7 +79,10 @@ async def play(
             new_tokens_max=player.rules.new_tokens_max,
             context_max=player.rules.context_tokens_max,
         )
-        instructions = [task.instruction] * request.attempts
+        instruction = task.instruction
+        if request.purpose is Purpose.diagnose:
+            instruction = with_hints(task, bytes_max=player.rules.shown_bytes_max)
+        instructions = [instruction] * request.attempts
         episodes = await run_group(brain, instructions, sandboxes, limits, normaliser=NORMALISER)
         failed = next((episode.failure for episode in episodes if episode.ended is EndReason.infra_failed), None)
         if failed is not None:
