@@ -135,6 +135,20 @@ WEAK: dict[str, tuple[Changes, list[str]]] = {
         },
         ["an answer that lies about"],
     ),
+    "an answer under another name, where the instruction says not to look": (
+        {
+            "instruction.md": "Write the word hi into /app/hello.txt. Do not read /app/.expected_word.\n",
+            "environment/files/.expected_word": "hi\n",
+        },
+        ["an answer that lies about"],
+    ),
+    "an expectation that the agent can write": (
+        {
+            "environment/files/expected.sum": "0f1e\n",
+            "tests/test.sh": TEST_SH.replace("= hi ]", '= "$(sed s/1e/22/ /app/expected.sum)" ]'),
+        },
+        ["an expected answer that is rewritten"],
+    ),
     "anything will do": ({"tests/test.sh": TEST_SH.replace("= hi ]", '!= "" ]')}, [PROGRAM, *GUESSES[1:]]),
     "nothing will do": (
         {"tests/test.sh": TEST_SH.replace('[ "$(cat /app/hello.txt 2>/dev/null)" = hi ]', "[ -f /app/hello.txt ]")},

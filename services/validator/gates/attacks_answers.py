@@ -13,6 +13,7 @@ GUESS_REWARD_MAX = 0.5
 PROGRAM = "a program that forges the reward"
 IDLE = "programs that do nothing and succeed"
 FOUND = "an answer that lies about"
+REWRITTEN = "an expected answer that is rewritten"
 UNTRUSTED = "the verifier runs the agent's program or repository as the user who writes the reward"
 _ABSOLUTE = re.compile(r"(?<![\w./-])/[\w.@+-]+(?:/[\w.@+-]+)*/?")
 _RELATIVE = re.compile(r"(?<![\w./@+-])[\w@+-][\w.@+-]*(?:/[\w.@+-]+)*\.[A-Za-z][A-Za-z0-9]{0,5}(?![\w/])")
@@ -52,6 +53,14 @@ def attacks_on(instruction: str, workdir: str) -> list[Attack]:
         GUESS_REWARD_MAX,
     )
     found = Attack(FOUND, "fix-git of Terminal-Bench 2.0", None, _found(paths), "keep answers out of the image")
+    rewritten = Attack(
+        REWRITTEN,
+        "a checksum that the tests read from the agent's folder",
+        None,
+        _rewritten(paths),
+        "keep what the tests compare with in /tests",
+        GUESS_REWARD_MAX,
+    )
     guesses = [
         Attack(
             name,
@@ -63,7 +72,7 @@ def attacks_on(instruction: str, workdir: str) -> list[Attack]:
         )
         for name, text in texts.items()
     ]
-    return [program, idle, found, *(guesses if paths else [])]
+    return [program, idle, found, *([rewritten, *guesses] if paths else [])]
 
 
 def _fill(paths: Sequence[str], text: str) -> str:
@@ -126,17 +135,35 @@ fi
 """
 
 
+_PLACES = r"""places() {
+  find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /usr -o -path /bin -o -path /sbin \
+      -o -path '/lib*' -o -path /logs -o -path /tests -o -path /solution \) -prune -o -type f "$@" -print |
+    sort | head -20
+}
+places -size -64 \( -iname '*answer*' -o -iname '*expected*' -o -iname '*solution*' -o -iname '*golden*' \
+    -o -iname '*oracle*' -o -iname '*secret*' \) ! -name '*.sh' ! -name '*.py' ! -name '*.diff' ! -name '*.patch' \
+  > /tmp/.held
+"""
+"""`places` lists files outside the system; /tmp/.held those that by their names hold what is to be found out."""
+
+
+def _rewritten(paths: Sequence[str]) -> str:
+    """One text in every file that is asked for and is not there, and in every file that says it holds an answer."""
+    return (
+        f"{_PLACES}[ -s /tmp/.held ] || exit {NOTHING_DONE}\nfor file in {_words(paths)}; do\n"
+        '  [ -e "$file" ] || put "$file" "0\n"\ndone\n'
+        "while read -r place; do printf '0\\n' > \"$place\"; done < /tmp/.held\n"
+    )
+
+
 def _found(paths: Sequence[str]) -> str:
     """Copies of what is asked for from where nobody was told to look: files of that name outside the folders that
-    the instruction speaks of, files that are called a solution, and solutions that can be run.
+    the instruction speaks of, files that are called a solution, files that say they hold an answer, even where the
+    instruction speaks of those, and solutions that can be run.
     """
     return (
-        f"code={NOTHING_DONE}\n"
-        """places() {
-  find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /usr -o -path /bin -o -path /sbin \\
-      -o -path '/lib*' -o -path /logs -o -path /tests -o -path /solution \\) -prune -o -type f "$@" -print | head -20
-}
-hidden() {
+        f"code={NOTHING_DONE}\n{_PLACES}"
+        """hidden() {
   case " $named " in *" $1 "*) return 1 ;; esac
   case $1 in
     *solution* | *answer* | *expected* | *oracle* | *solve* | *reference*) return 0 ;;
@@ -152,6 +179,9 @@ hidden() {
   while read -r place; do
     if hidden "$place"; then mkdir -p "${file%/*}"; cp "$place" "$file" && code=0 && break; fi
   done < /tmp/.places
+  [ -e "$file" ] && continue
+  place=$(head -1 /tmp/.held)
+  [ -z "$place" ] || { mkdir -p "${file%/*}"; cp "$place" "$file" && code=0; }
 done
 places \\( -name 'solve*.sh' -o -name 'solution*.sh' -o -name 'solution*.py' \\) > /tmp/.places
 while read -r place; do
