@@ -1,6 +1,7 @@
 """The workspace is the same tree from the same inputs, and memory is a list of deltas."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,21 @@ WORKSPACE = Workspace(
     memory={"lessons/0001-0002.md": FileEntry(b"- note\n")},
     past=(TASK, TASK),
 )
+
+
+def test_a_diagnosis_lies_in_a_folder_of_its_own_and_among_no_attempts() -> None:
+    note = RolloutNote(0.25, {"a__x": False}, ["sort -n"], b'{"turns": [1]}', b"failed a__x\n")
+    files = workspace_files(replace(WORKSPACE, diagnosis=note))
+    assert set(files) - set(workspace_files(WORKSPACE)) == {
+        "diagnosis/index.json",
+        "diagnosis/attempt.json",
+        "diagnosis/verifier.txt",
+    }
+    index = json.loads(files["diagnosis/index.json"].content)
+    assert (index["reward"], index["commands"], index["file"]) == (0.25, ["sort -n"], "diagnosis/attempt.json")
+    assert files["diagnosis/attempt.json"].content == b'{"turns": [1]}'
+    for name in ("rollouts/index.json", "rollouts/summary.json"):
+        assert files[name] == workspace_files(WORKSPACE)[name]
 
 
 def test_workspace_holds_all_parts_at_their_places() -> None:

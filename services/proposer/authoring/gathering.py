@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from schemas.messages import EnvRequested, RolloutCompleted
 from schemas.outcomes import Purpose
@@ -28,12 +29,16 @@ async def gather(request: EnvRequested, log: EventLog, run: str, artifacts: Arti
     """Raises ArtifactError where something that the log names is not there."""
     order = request.assignment
     lasting = memory_of([unpack(artifacts.get(delta)) for delta in request.memory])
-    printed = await _verifier_outputs(order.rollouts, log, run)
+    diagnosis = request.evidence.diagnosis if request.evidence else UNSET
+    cited = [*order.rollouts, diagnosis] if isinstance(diagnosis, CitedRollout) else order.rollouts
+    printed = await _verifier_outputs(cited, log, run)
+    notes = [_note(rollout, printed.get(rollout.id), artifacts) for rollout in cited]
     return Workspace(
         assignment=assignment_of(request),
         parent=_tree(order.parent, artifacts),
         previous=_tree(request.evidence.env if request.evidence else None, artifacts),
-        rollouts=[_note(rollout, printed.get(rollout.id), artifacts) for rollout in order.rollouts],
+        diagnosis=notes[-1] if len(notes) > len(order.rollouts) else None,
+        rollouts=notes[: len(order.rollouts)],
         memory={path: entry for path, entry in lasting.items() if not path.startswith(TOOLS)},
         tools={path.removeprefix(TOOLS): entry for path, entry in lasting.items() if path.startswith(TOOLS)},
         past=[unpack(artifacts.get(env)) for env in order.past],

@@ -14,6 +14,7 @@ Tree = Mapping[str, FileEntry]
 """Files by relative path."""
 OWN = ("memory", "tools")
 """Folders that last, and that an author may change. All else that it finds is read-only."""
+DIAGNOSIS = "diagnosis/"
 TOOLS = ".tools/"
 """Where a memory delta holds files of `tools/`; no file of `memory/` can lie there."""
 
@@ -38,6 +39,8 @@ class Workspace:
     parent: Tree | None = None
     previous: Tree | None = None
     """The draft that a revision answers for."""
+    diagnosis: RolloutNote | None = None
+    """Of a draft that was too hard: an attempt on it that had hints from its solution."""
     rollouts: Sequence[RolloutNote] = ()
     memory: Tree | None = None
     tools: Tree | None = None
@@ -49,7 +52,9 @@ def workspace_files(workspace: Workspace) -> dict[str, FileEntry]:
     found = {
         "GUIDE.md": FileEntry(_page("terminal.md") + _page("guide.md")),
         "assignment.json": _json(workspace.assignment),
-        "rollouts/index.json": _json([_entry(index, rollout) for index, rollout in enumerate(workspace.rollouts)]),
+        "rollouts/index.json": _json(
+            [_entry(note, _rollout_path(index), _verifier_path(index)) for index, note in enumerate(workspace.rollouts)]
+        ),
         "rollouts/summary.json": _json(_summary(workspace.rollouts)),
         "memory/README.md": FileEntry(b"Notes that last from round to round. Keep them short.\n"),
         "tools/README.md": FileEntry(b"Programs of your own that last from round to round.\n"),
@@ -58,6 +63,13 @@ def workspace_files(workspace: Workspace) -> dict[str, FileEntry]:
         found[_rollout_path(index)] = FileEntry(rollout.transcript)
         if rollout.verifier is not None:
             found[_verifier_path(index)] = FileEntry(rollout.verifier)
+    if (diagnosis := workspace.diagnosis) is not None:
+        found[f"{DIAGNOSIS}index.json"] = _json(
+            _entry(diagnosis, f"{DIAGNOSIS}attempt.json", f"{DIAGNOSIS}verifier.txt")
+        )
+        found[f"{DIAGNOSIS}attempt.json"] = FileEntry(diagnosis.transcript)
+        if diagnosis.verifier is not None:
+            found[f"{DIAGNOSIS}verifier.txt"] = FileEntry(diagnosis.verifier)
     trees = {"parent": workspace.parent, "previous": workspace.previous}
     trees |= {"memory": workspace.memory, "tools": workspace.tools}
     trees |= {f"past/{index:03}": tree for index, tree in enumerate(workspace.past)}
@@ -103,13 +115,13 @@ def _verifier_path(index: int) -> str:
     return f"rollouts/{index:03}.verifier.txt"
 
 
-def _entry(index: int, rollout: RolloutNote) -> dict[str, Any]:
+def _entry(rollout: RolloutNote, file: str, verifier: str) -> dict[str, Any]:
     return {
         "reward": rollout.reward,
         "tests": dict(sorted(rollout.tests.items())),
         "commands": list(rollout.commands),
-        "file": _rollout_path(index),
-        "verifier": None if rollout.verifier is None else _verifier_path(index),
+        "file": file,
+        "verifier": None if rollout.verifier is None else verifier,
     }
 
 
