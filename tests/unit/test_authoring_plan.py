@@ -6,10 +6,11 @@ from itertools import product
 import pytest
 
 from services.kernel.agent.conversation import Observation
-from services.kernel.skills.catalogue import FAMILIES, SKILLS
+from services.kernel.skills.catalogue import SKILLS
 from services.proposer.authoring.order import Order, OrderError, Record, read_notes, read_order, read_skills, read_tally
 from services.proposer.authoring.plan import Plan, Trouble, plan_task
 from services.proposer.authoring.procedural import BRAINS, STYLES, lesson
+from services.proposer.authoring.skills.catalogue import WIDE
 
 PARENTS = (
     ("sort_numbers",),
@@ -59,10 +60,11 @@ def test_every_skill_is_reachable_and_a_domain_is_kept(style: object) -> None:
     reached = {
         skill for seed in range(2000) for skill in plan_task(_order("new", seed, ()), Record(), chosen).skills[:1]
     }
-    assert reached == set(SKILLS)
-    for family in FAMILIES:
+    known = chosen.catalogue
+    assert reached == set(known.skills)
+    for family in known.families:
         order = Order(direction="new", domain=family, seed=3)
-        assert SKILLS[plan_task(order, Record(), chosen).skills[0]].family == family
+        assert known.skills[plan_task(order, Record(), chosen).skills[0]].family == family
 
 
 def test_revisions_follow_the_evidence() -> None:
@@ -123,6 +125,17 @@ def test_an_order_is_read_with_its_evidence_and_refused_when_it_says_nothing() -
             read_order(bad)
 
 
+def test_what_only_the_wide_catalogue_knows_is_read_by_its_style_alone() -> None:
+    text = json.dumps({"direction": "harder", "seed": 1, "commonest_failure": "cron_move__right"})
+    assert (read_order(text).focus, read_order(text, WIDE).focus) == (None, "cron_move")
+    manifest = '[metadata]\nskills = ["cron_move", "copy_file"]'
+    assert (read_skills(manifest), read_skills(manifest, WIDE)) == (("copy_file",), ("cron_move", "copy_file"))
+    tally = json.dumps({"cron_move__right": [0, 4]})
+    assert (read_tally(tally)[0], read_tally(tally, WIDE)[2]) == ((), frozenset({"cron_move"}))
+    order = _order("harder", 1, focus="cron_move")
+    assert "cron_move" in plan_task(order, Record(parent=("copy_file",)), STYLES["procedural-wide"]).skills
+
+
 def test_the_solvers_record_is_read_from_tests_by_name() -> None:
     tally = {"copy_file__copied": [4, 4], "copy_file__source_kept": [3, 4], "sort_lines__right": [0, 4], "x": [0, 4]}
     expected = ("copy_file", "sort_lines"), frozenset({"copy_file"}), frozenset({"sort_lines"})
@@ -153,6 +166,6 @@ def test_a_session_of_failing_drafts_stays_within_64_commands_and_submits_what_i
             answer = Observation(answers.get(said[-1], ""), said[-1] == "envwheel-draft check")
         assert len(said) <= 64
         written = next(command for command in reversed(said) if "> task/task.toml" in command)
-        skills = read_skills(written.split("\n", 1)[1].rpartition("\n")[0])
+        skills = read_skills(written.split("\n", 1)[1].rpartition("\n")[0], STYLES[name].catalogue)
         assert f"wrote {'+'.join(skills)} " in said[-2]
         assert said.count("envwheel-draft check") >= 2

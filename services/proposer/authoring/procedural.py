@@ -15,6 +15,7 @@ from services.kernel.skills.lexicon import Names
 from services.proposer.authoring.order import Order, OrderError, Record, read_notes, read_order, read_skills, read_tally
 from services.proposer.authoring.plan import Plan, Style, Trouble, plan_task, random_of
 from services.proposer.authoring.shell_files import write_commands
+from services.proposer.authoring.skills.catalogue import WIDE, Catalogue
 
 MENDS_MAX = 3
 COMMANDS_MAX = 56
@@ -44,6 +45,14 @@ STYLES: Mapping[str, Style] = MappingProxyType(
         for style in (
             Style("procedural", steps_new=(1, 1, 2), distractors_max=2, same_family=False, focus_first=True),
             Style("procedural-b", steps_new=(1, 2, 2), distractors_max=4, same_family=True, focus_first=False),
+            Style(
+                "procedural-wide",
+                steps_new=(1, 1, 2),
+                distractors_max=2,
+                same_family=False,
+                focus_first=True,
+                catalogue=WIDE,
+            ),
         )
     }
 )
@@ -56,10 +65,10 @@ def procedural(style: str, arm: Arm = "terminal") -> Generator[str, Observation,
     """
     chosen = STYLES[style]
     try:
-        order = read_order((yield "cat assignment.json").text)
+        order = read_order((yield "cat assignment.json").text, chosen.catalogue)
     except OrderError:
         return
-    record = yield from _read_record(order)
+    record = yield from _read_record(order, chosen.catalogue)
     trouble, spent = Trouble(), 0
     plan, commands = _draft(order, record, chosen, trouble)
     while True:
@@ -85,7 +94,8 @@ def procedural(style: str, arm: Arm = "terminal") -> Generator[str, Observation,
 
 def draw(order: Order, plan: Plan, style: Style, trouble: Trouble) -> Task:
     rng = random_of(order, style, trouble)
-    return compose(rng, plan.skills, Names(rng), distractors=plan.distractors)
+    known = style.catalogue.skills
+    return compose(rng, plan.skills, Names(rng), distractors=plan.distractors, catalogue=known)
 
 
 def failed_gate(answer: str) -> str | None:
@@ -113,14 +123,14 @@ def lesson(order: Order, record: Record, plan: Plan) -> str:
     return f"- {where}: wrote {'+'.join(plan.skills)} ({order.direction}){told}"
 
 
-def _read_record(order: Order) -> Generator[str, Observation, Record]:
+def _read_record(order: Order, known: Catalogue) -> Generator[str, Observation, Record]:
     parent: tuple[str, ...] = ()
     tested: tuple[str, ...] = ()
     solved = unsolved = frozenset[str]()
     if order.parent is not None:
-        parent = read_skills((yield "cat parent/task.toml").text)
-        tested, solved, unsolved = read_tally((yield _TALLY).text)
-    previous = read_skills((yield "cat previous/task.toml").text) if order.revision else ()
+        parent = read_skills((yield "cat parent/task.toml").text, known)
+        tested, solved, unsolved = read_tally((yield _TALLY).text, known)
+    previous = read_skills((yield "cat previous/task.toml").text, known) if order.revision else ()
     lessons = (yield f"cat memory/lessons/*.md 2>/dev/null | tail -n {_LESSONS_SHOWN}").text
     return Record(parent or tested[:4], previous, solved, unsolved, read_notes(lessons))
 
