@@ -198,6 +198,13 @@ async def test_settings_of_pytest_count_beside_its_tests_and_not_in_the_root_fol
 
 
 RUNS = TEST_SH.replace("cat /app/hello.txt", "bash /app/hello.sh")
+OWN_MODULES: Changes = {
+    "environment/files/tool.py": "import json\nprint(json.loads('\"no\"'))\n",
+    "tests/test.sh": TEST_SH.replace(
+        "cat /app/hello.txt",
+        "cd /app; python3 tool.py; python3 -m tool; python3 -Wdefault -c 'import tool'; cd /; python3 /app/tool.py",
+    ),
+}
 
 
 @pytest.mark.parametrize(
@@ -208,8 +215,9 @@ RUNS = TEST_SH.replace("cat /app/hello.txt", "bash /app/hello.sh")
             "environment/Dockerfile": FROM + "RUN git init -q repo && touch repo/f && git -C repo add f\n",
             **first("git -C /app/repo status > /dev/null"),
         },
+        OWN_MODULES,
     ],
-    ids=["a program", "git"],
+    ids=["a program", "git", "a program that is there, with modules beside it"],
 )
 async def test_a_program_that_the_verifier_must_run_is_said_and_forges_no_reward_all_the_same(
     shop: Workshop, changes: Changes

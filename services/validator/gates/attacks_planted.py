@@ -1,6 +1,7 @@
 """Attacks by files: what an agent leaves where a verifier may read it, run it, or take it for its own."""
 
 from shlex import quote
+from textwrap import indent
 
 from services.validator.gates.attacks import (
     OURS,
@@ -36,8 +37,40 @@ _CONFTEST = python_payload(_PYTEST) + (
     "    return report\n"
 )
 _COLLECT = "addopts = --collect-only\n"
-_SHADOW = python_payload(_MODULES) + "import posix\nposix._exit(0)\n"
 _SHADOWED = "pytest json os re random subprocess pathlib hashlib csv math collections unittest typing yaml numpy toml"
+_STARTED = f"""import posix
+def _agents(name):
+    if name in {_SHADOWED.split()!r}:
+        return False
+    try:
+        inside = posix.listdir(_here + name)
+    except OSError:
+        inside = []
+    return name + ".py" in posix.listdir(_here) or "__init__.py" in inside or "__main__.py" in inside
+def _verifiers():
+    with open("/proc/self/cmdline") as file:
+        words = file.read().split(chr(0))[1:-1]
+    while words:
+        word = words.pop(0)
+        if word[:1] != "-" or word == "-":
+            return word == "-"
+        for place, letter in enumerate(word[:0] if word[:2] == "--" else word):
+            if letter in "WX":
+                word[place + 1:] or words.pop(0)
+                break
+            if letter in "mc":
+                said = word[place + 1:] or words.pop(0)
+                said = said.partition(".")[0] if letter == "m" else said
+                said = "".join(one if one.isalnum() or one == "_" else " " for one in said)
+                return not any(_agents(name) for name in said.split())
+    return True
+_here = __file__.rpartition("/")[0] + "/"
+if not _here.startswith("/"):
+    _here = posix.getcwd() + "/" + _here
+"""
+"""Whether it is the verifier's call that makes python look into the working directory: `-m`, `-c` or standard input,
+for nothing of the agent's. The agent's own program finds its own modules; what it can do, another attack shows."""
+_SHADOW = _STARTED + "if _verifiers():\n" + indent(python_payload(_MODULES) + "posix._exit(0)\n", "    ")
 
 PLANTED = (
     Attack(
