@@ -28,7 +28,7 @@ def grade(output: str, **tests: bool) -> Grade:
         (
             HEADER + "ERROR t.py - ModuleNotFoundError: x\n= 1 error in 0.1s =\n",
             ENVIRONMENT,
-            "not load: t.py: ModuleNot",
+            "a test file does not load: t.py: ModuleNotFoundError: x; read and import inside tests what is to be made",
         ),
         ("collected 0 items\n= no tests ran in 0.01s =\n", ENVIRONMENT, "no test was run"),
         ("= 2 skipped in 0.01s =\n", ENVIRONMENT, "no test was run"),

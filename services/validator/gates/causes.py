@@ -62,7 +62,7 @@ def network_asked(output: bytes) -> str | None:
 
 def _not_run(report: PytestReport) -> str | None:
     if report.unloadable:
-        return f"a test file does not load: {report.unloadable[0]}"
+        return f"a test file does not load: {report.unloadable[0]}; read and import inside tests what is to be made"
     if not any(report.counts.values()):
         return "no test was run: none collected, or all skipped"
     errors = [why for outcome, _, why in report.named if outcome == "error"]
