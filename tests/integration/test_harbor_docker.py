@@ -141,7 +141,7 @@ async def test_a_second_build_finds_the_first_and_the_digest_follows_what_is_bui
 @pytest.mark.parametrize(
     ("changes", "kind", "reason"),
     [
-        (_task("RUN echo why; exit 7"), BuildFailedError, r"^RUN echo why; exit 7: exit code 7$"),
+        (_task("RUN echo why >&2; exit 7"), BuildFailedError, r"^RUN echo why >&2; exit 7: exit code 7$"),
         (_task("COPY missing /app/"), BuildFailedError, "missing"),
         (_task("RUN curl -sS http://127.0.0.1:9/x"), NetworkWantedError, "build_network"),
         (_task("UNKNOWN x"), DockerfileError, "unknown instruction: UNKNOWN"),

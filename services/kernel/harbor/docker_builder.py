@@ -44,6 +44,8 @@ MEMORY_BYTES_MIN = 2 * 2**30
 """What a build gets at least: compilers need more than what they make."""
 
 
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+"""The classic builder paints what a step says on standard error."""
 _EXIT_CODE = re.compile(r"The command '.*' returned a non-zero code: (\d+)", re.DOTALL)
 
 
@@ -225,7 +227,9 @@ class DockerBuilder:
         if error.is_syntax:
             return DockerfileError(reason)
         wants = not self._network and re.match(r"RUN\b", error.step) and WANTS_NETWORK.search(error.step)
-        return (NetworkWantedError if wants else BuildFailedError)(error.step[:200] or "build", reason, error.output)
+        return (NetworkWantedError if wants else BuildFailedError)(
+            error.step[:200] or "build", reason, _COLOUR.sub(b"", error.output)
+        )
 
     async def _configure(self, image: Image, recipe: Recipe) -> Image:
         """The image with what task.toml overrides."""
