@@ -72,12 +72,9 @@ def cron_order(rng: Random, names: Names) -> Step:
 def cron_move(rng: Random, names: Names) -> Step:
     target = names.file("cron")
     jobs = _jobs(rng, names, 3)
-    place, minute, hour = rng.randrange(3), rng.randint(10, 59), rng.randint(1, 23)
-    command = jobs[place][2]
-    moved = [*jobs[:place], ((jobs[place][0] + minute) % 60, hour, command), *jobs[place + 1 :]]
-    if moved == jobs:
-        moved[place] = ((jobs[place][0] + 1) % 60, hour, command)
-    minute = moved[place][0]
+    place, later, hour = rng.randrange(3), rng.randint(10, 59), rng.randint(1, 23)
+    minute, command = (jobs[place][0] + later) % 60, jobs[place][2]
+    moved = [*jobs[:place], (minute, hour, command), *jobs[place + 1 :]]
     return changed(
         rng,
         "cron_move",
