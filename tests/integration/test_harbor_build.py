@@ -80,6 +80,14 @@ RUN rm -r /opt/x && mkdir /opt/x && touch -d '2027-03-01 00:20:00 UTC' late"""
     ]
 
 
+async def test_a_folder_put_before_the_path_leaves_the_programs_of_the_base_there(lab: Lab) -> None:
+    dockerfile = 'ENV PATH="/opt/venv/bin:$PATH"\nRUN mkdir -p /opt/made'
+    seen = await lab.look(greeting(_task(dockerfile)), "ls -d /opt/made; echo $PATH")
+    made, path = seen.output.decode().split()
+    assert made == "/opt/made"
+    assert path == "/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
 async def test_the_work_directory_and_env_of_the_config_go_first(lab: Lab) -> None:
     toml = TOML.replace('workdir = "/app"', 'workdir = "/srv"\nenv = {A = "${NO_SUCH:-x}"}')
     files = greeting({"task.toml": toml, **_task("WORKDIR /app\nENV A=1")})

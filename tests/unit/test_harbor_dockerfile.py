@@ -85,6 +85,11 @@ def test_variables_come_from_earlier_env_lines_alone() -> None:
     assert _one("RUN echo $DIR", before) == Run((*SH, "echo $DIR"))
 
 
+def test_the_variables_of_the_base_can_be_added_to() -> None:
+    found = parse('FROM x\nENV PATH="/opt/venv/bin:$PATH"\nENV PATH=/srv:$PATH\n', {"PATH": "/usr/bin"})
+    assert found[1:] == (Env((("PATH", "/opt/venv/bin:/usr/bin"),)), Env((("PATH", "/srv:/opt/venv/bin:/usr/bin"),)))
+
+
 def test_arguments_are_seen_by_later_lines_and_give_way_to_env() -> None:
     assert _one("WORKDIR /$A", "ARG A=1\n") == Workdir("/1")
     assert _one("WORKDIR /$A", "ENV A=2\nARG A=1\n") == Workdir("/2")

@@ -43,6 +43,7 @@ from services.kernel.harbor.recipe import (
 )
 from services.kernel.harbor.support import resolve_env
 from services.kernel.harbor.task import HarborTask
+from services.kernel.sandbox.launch import PATH
 from services.kernel.sandbox.protocol import (
     Ended,
     ExecResult,
@@ -200,7 +201,7 @@ def _instructions(recipe: Recipe) -> Iterator[Instruction]:
     context, environment = recipe.context, recipe.environment
     if "Dockerfile" in context:
         try:
-            yield from parse(context["Dockerfile"].content.decode("utf-8"))
+            yield from parse(context["Dockerfile"].content.decode("utf-8"), {"PATH": PATH})
         except UnicodeDecodeError as error:
             raise DockerfileError(f"the Dockerfile is not UTF-8: {error}") from error
         return

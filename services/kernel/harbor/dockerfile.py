@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 from services.kernel.harbor.patterns import has_wildcard
@@ -121,8 +122,8 @@ class _State:
         return self.args | self.env
 
 
-def parse(text: str) -> tuple[Instruction, ...]:
-    """The instructions in order; the first is FROM.
+def parse(text: str, base_env: Mapping[str, str] = MappingProxyType({})) -> tuple[Instruction, ...]:
+    """The instructions in order; the first is FROM. `base_env`: the variables that the image of FROM comes with.
 
     Raises:
         NeedsDockerError: an instruction, option or form outside the subset.
@@ -131,7 +132,7 @@ def parse(text: str) -> tuple[Instruction, ...]:
     if len(text.encode("utf-8", "surrogatepass")) > DOCKERFILE_BYTES_MAX:
         raise DockerfileError(f"the Dockerfile is longer than {DOCKERFILE_BYTES_MAX} bytes")
     found: list[Instruction] = []
-    state = _State()
+    state = _State(dict(base_env))
     for number, line, documents in logical_lines(text):
         word, _, rest = line.partition(" ")
         try:
