@@ -172,6 +172,17 @@ def test_an_output_is_emptied_and_altered_by_one_line_at_most() -> None:
     assert [mutant.kind for mutant in output_mutants("/app/out", None, Random(3))] == [Kind.emptied]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_program_says_of_itself_is_not_altered(seed: int) -> None:
+    program = "\"\"\"Sorts three words.\n\nMade for 2 lists.\n\"\"\"\n\ndef one():\n    '''Gives 1.'''\n    return 7\n"
+    altered = [mutant for mutant in output_mutants("/app/sort.py", program.encode(), Random(seed)) if mutant.content]
+    assert altered
+    assert all(b"Sorts three words.\n\nMade for 2 lists." in (mutant.content or b"") for mutant in altered)
+    assert all(b"Gives 1." in (mutant.content or b"") for mutant in altered)
+    written = [mutant.change for mutant in file_mutants("sort.py", program.encode(), Random(seed))]
+    assert not [change for change in written if "Gives" in change or "lists" in change]
+
+
 def test_the_choice_takes_turns_by_kind_and_place_and_follows_the_seed() -> None:
     def mutant(kind: Kind, where: str, change: str) -> Mutant:
         return Mutant(kind, where, change)

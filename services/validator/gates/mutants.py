@@ -101,9 +101,10 @@ def file_mutants(name: str, content: bytes, rng: Random) -> list[Mutant]:
     """All mutants of another file of a solution: values changed, and where it is Python, lines dropped."""
     lines = content.decode("utf-8", "surrogateescape").split("\n")
     is_python = _language(name, content) == "python"
+    said = _docstrings(lines) if is_python else frozenset()
     found = []
     for number, line in enumerate(lines[:LINES_MAX]):
-        if not line.strip() or line.lstrip().startswith(("#", "//", "import ", "from ")):
+        if not line.strip() or number in said or line.lstrip().startswith(("#", "//", "import ", "from ")):
             continue
         found += [_mutant(Kind.value, name, lines, (number, number + 1), [other]) for other in _values(line, rng)]
         if is_python and _PYTHON_STEP.match(line):
@@ -123,7 +124,12 @@ def output_mutants(path: str, content: bytes | None, rng: Random) -> list[Mutant
         lines = content.decode("utf-8").split("\n")
     except UnicodeDecodeError:
         return [*found, Mutant(Kind.altered, path, "cut in half", content=content[: len(content) // 2], output=path)]
-    full = [number for number, line in enumerate(lines) if line.strip() and not line.lstrip().startswith(_COMMENTS)]
+    said = _docstrings(lines) if _language(path, content) == "python" else frozenset()
+    full = [
+        number
+        for number, line in enumerate(lines)
+        if line.strip() and not line.lstrip().startswith(_COMMENTS) and number not in said
+    ]
     changes: list[tuple[int, str | None]] = [
         (number, other) for number in full for other in _values(lines[number], rng)
     ]
@@ -194,6 +200,21 @@ def _language(name: str, content: bytes) -> str:
     if name.endswith(".py") or (first.startswith(b"#!") and b"python" in first):
         return "python"
     return "shell" if name.endswith(".sh") and (not first.startswith(b"#!") or first.endswith(b"sh")) else "other"
+
+
+def _docstrings(lines: Sequence[str]) -> frozenset[int]:
+    """Numbers of the lines of strings in three quotes that begin a line: no program does anything else for them."""
+    found: set[int] = set()
+    quotes = ""
+    for number, line in enumerate(lines):
+        text = line.strip()
+        if quotes:
+            found.add(number)
+            quotes = "" if quotes in text else quotes
+        elif text.startswith(('"""', "'''")):
+            found.add(number)
+            quotes = "" if text[:3] in text[3:] else text[:3]
+    return frozenset(found)
 
 
 def _has_no_effect(lines: Sequence[str], workdir: str) -> bool:
