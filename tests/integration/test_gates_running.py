@@ -120,6 +120,11 @@ async def test_a_verifier_that_wants_the_network_is_told_so_once(shop: Workshop)
     assert found.detail == f"the solution earns 0 {told}"
 
 
+async def test_a_solution_that_breaks_off_is_told_so(shop: Workshop) -> None:
+    found = await stopped_at(shop, greeting({"solution/solve.sh": "#!/bin/bash\nexit 4\n"}), "oracle passes")
+    assert found.detail == "the solution earns 0 (says_hi); its script ends with exit code 4"
+
+
 def named(name: str) -> str:
     """A verifier whose only test has the name that bash makes of `name`."""
     return TEST_SH.replace('"name":"says_hi"', '"name":"%s"').replace('"$status" >', f'"{name}" "$status" >')

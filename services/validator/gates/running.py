@@ -92,7 +92,8 @@ def _judge_oracle(case: Case, run: SolutionRun) -> Finding:
     if grade.reward != 1.0:
         wrong = grade.broken_by_agent or why_it_failed(grade)[1]
         why = f"({wrong}, and none is given)" if wrong == wanted else f"({wrong}){hint}"
-        told = f"the solution earns {grade.reward:g} {why}{_left(run)}"
+        code = f"; its script ends with exit code {run.exit_code}" if run.exit_code else ""
+        told = f"the solution earns {grade.reward:g} {why}{code}{_left(run)}"
         return Finding(GateOutcome.failed, told, content, observed)
     if run.exit_code != 0:
         return Finding(GateOutcome.failed, f"the solution ends with exit code {run.exit_code}{hint}", content, observed)
