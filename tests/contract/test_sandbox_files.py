@@ -251,6 +251,24 @@ async def test_a_link_on_the_way_to_a_system_file_is_left_out_of_a_trusted_start
     assert (await trusted.exec(look)).output == (await untouched.exec(look)).output
 
 
+async def test_links_into_what_a_verifier_reads_are_left_out_of_a_trusted_start(rig: Rig, sandbox: Sandbox) -> None:
+    await sandbox.exec(
+        """mkdir -p d/closed; echo kept > d/f
+        ln -s /tests/expected a; ln -s ../tests/expected b; ln -s ../.. d/up; ln -s d/up/tests/expected c
+        ln -s /dev/fd/63 e; ln -s /proc/self/fd/3 g; ln -s /logs/verifier/reward.txt h; ln -s / i; ln a j
+        ln -s /tests/expected d/closed/k; chmod 500 d/closed
+        ln -s d/f good; ln -s /nowhere dangling; ln -s /dev/null null; ln -s loop loop; ln -s d folder"""
+    )
+    snapshot = await sandbox.snapshot()
+    look = "cd /app; find . -type l | sort | tr '\\n' ' '; stat -c %a d/closed; cat good"
+    kept = b"./dangling ./folder ./good ./loop ./null 500\nkept\n"
+    assert (await (await rig.start(snapshot=snapshot, trusted_system=True)).exec(look)).output == kept
+    plain = (await (await rig.start(snapshot=snapshot)).exec(look)).output
+    assert plain.split()[:-2] == sorted(
+        b"./a ./b ./c ./d/closed/k ./d/up ./dangling ./e ./folder ./g ./good ./h ./i ./j ./loop ./null".split()
+    )
+
+
 async def test_snapshots_may_follow_one_another_and_the_first_may_go(rig: Rig, sandbox: Sandbox) -> None:
     await sandbox.exec("echo 1 > one; mkdir -p d; echo x > d/gone; touch /usr/local/first")
     first = await sandbox.snapshot()

@@ -10,7 +10,8 @@ Covered (each has a test):
   devices or file names;
 - killing the owner leaves no process and no mount; what it left on disk goes when a backend next starts in the same
   work folder;
-- a grading sandbox (`trusted_system`) runs the image's programs, whatever an agent put in their place.
+- a grading sandbox (`trusted_system`) runs the image's programs, whatever an agent put in their place, and has none of
+  its links into the tests or to what a verifier has open.
 
 Not covered:
 - faults of the kernel itself: use the Docker backend with gVisor for agents that you would not run as your own user;
@@ -177,13 +178,13 @@ class BubblewrapBackend:
 
     def _forget(self, sandbox: BubblewrapSandbox) -> None:
         self._open.discard(sandbox)
-        self._remove_dropped()
+        _remove_trees(self._take_unused())
 
     async def _save(self, sandbox: BubblewrapSandbox) -> SnapshotId:
         """The writable layer of an ended sandbox becomes two layers, so that a trusted start can leave one out."""
         plan = sandbox.plan
         system = sandbox.folder / "system"
-        await asyncio.to_thread(layers.part_system, plan.upper, system)
+        await asyncio.to_thread(layers.part_system, plan.upper, system, plan.layers)
         inherited = plan.layers[len(plan.image.lowers) :]
         snapshot = SnapshotId(f"{sandbox.folder.parent.name}/{sandbox.folder.name}")
         self._saved[snapshot] = Saved(
@@ -216,7 +217,7 @@ class BubblewrapBackend:
         saved = self._saved.pop(snapshot, None)
         if saved is not None:
             self._dropped.add(saved.folder)
-            await asyncio.to_thread(self._remove_dropped)
+            await asyncio.to_thread(_remove_trees, self._take_unused())
 
     def image_files(self, image: Image) -> Iterator[ImageFile]:
         try:
@@ -230,10 +231,11 @@ class BubblewrapBackend:
         stacks += [saved.plain for name, saved in self._saved.items() if name != but]
         return any(layer.parent == folder for stack in stacks for layer in stack)
 
-    def _remove_dropped(self) -> None:
-        for folder in [folder for folder in self._dropped if not self._in_use(folder)]:
-            self._dropped.discard(folder)
-            layers.remove_tree(folder)
+    def _take_unused(self) -> list[Path]:
+        """Dropped folders that nothing stands on. On the event loop, as all that knows what is open."""
+        unused = [folder for folder in self._dropped if not self._in_use(folder)]
+        self._dropped.difference_update(unused)
+        return unused
 
     async def self_check(self) -> SelfCheck:
         """Try every limit on this host's own base; takes two to three seconds. Where nothing starts, nothing holds."""
@@ -252,3 +254,8 @@ class BubblewrapBackend:
             for fd in (self._bundle_fd, self._lock_fd):
                 if fd is not None:
                     os.close(fd)
+
+
+def _remove_trees(folders: list[Path]) -> None:
+    for folder in folders:
+        layers.remove_tree(folder)

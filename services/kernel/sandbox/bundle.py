@@ -5,7 +5,7 @@ import marshal
 import os
 from pathlib import Path
 
-MODULES = ("wire", "streams", "usage", "command", "files", "restore", "changes", "supervisor")
+MODULES = ("wire", "streams", "usage", "command", "files", "restore", "links", "changes", "supervisor")
 """In the order of their imports: each needs only those before it."""
 
 BOOTSTRAP = """\

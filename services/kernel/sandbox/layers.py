@@ -8,8 +8,12 @@ import fnmatch
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
+
+from services.kernel.sandbox.inside.links import leads_astray
 
 OPAQUE = "user.overlay.opaque"
 PATH_BYTES_MAX = 3800
@@ -241,26 +245,96 @@ def system_names(upper: Path) -> list[str]:
     return sorted(found)
 
 
-def part_system(upper: Path, system: Path) -> None:
-    """Move SYSTEM_PATHS of a writable layer at rest into the layer `system`.
+def part_system(upper: Path, system: Path, below: Sequence[Path] = ()) -> None:
+    """Move SYSTEM_PATHS and links that lead astray of a writable layer at rest into the layer `system`. `below`: what
+    both lie over, bottom first.
 
     Over an image, `upper` then shows the image's own programs; `upper` and `system` together show what there was.
     """
     system.mkdir()
-    for name in system_names(upper):
-        for depth in range(1, name.count("/") + 1):
-            relative = Path(*Path(name).parts[:depth])
-            if not (system / relative).exists():
-                (system / relative).mkdir()
-                (system / relative).chmod(stat.S_IMODE((upper / relative).stat().st_mode))
-        move(upper / name, system / name)
+    with _opened(upper, system) as modes:
+        names = system_names(upper)
+        made: dict[str, int] = {}
+        for name in [*names, *_links_astray(upper, below, names)]:
+            for depth in range(1, name.count("/") + 1):
+                relative = os.fspath(Path(*Path(name).parts[:depth]))
+                if not (system / relative).exists():
+                    (system / relative).mkdir(mode=0o700)
+                    made[relative] = modes.get(relative, stat.S_IMODE((upper / relative).stat().st_mode))
+            move(upper / name, system / name)
+        for relative in reversed(made):
+            (system / relative).chmod(made[relative])
 
 
 def join_system(upper: Path, system: Path) -> None:
     """Undo `part_system`: everything into `upper`; `system` is removed."""
-    for name in system_names(system):
-        move(system / name, upper / name)
+    with _opened(upper, system), _opened(system, upper):
+        pending = [""]
+        while pending:
+            folder = pending.pop()
+            for place in list((system / folder).iterdir()):
+                name = os.fspath(place.relative_to(system))
+                if _is_folder(place) and _is_folder(upper / name):
+                    pending.append(name)
+                else:
+                    move(place, upper / name)
     remove_tree(system)
+
+
+def _links_astray(upper: Path, below: Sequence[Path], but: Sequence[str]) -> list[str]:
+    """Links of a layer at rest that lead to where verifiers read, as one finds them over `below`; none within `but`.
+    Paths too long to be opened are left out."""
+    stack = [*below, upper]
+
+    @cache
+    def read_link(path: bytes) -> bytes | None:
+        try:
+            there = visible(stack, os.fsdecode(path[1:]))
+        except OSError:
+            return None  # closed to us, or too long: what a lower layer holds there was parted when that was saved
+        return os.fsencode(there[0].readlink()) if there and stat.S_ISLNK(there[1].st_mode) else None
+
+    links = [name for name, kind in _entries(upper, but) if kind == stat.S_IFLNK]
+    return [name for name in links if leads_astray(b"/" + os.fsencode(name), read_link)]
+
+
+def _entries(root: Path, but: Sequence[str] = ()) -> Iterator[tuple[str, int]]:
+    """Relative path and kind of everything below, folders before what they hold."""
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        if len(os.fsencode(root / folder)) > PATH_BYTES_MAX:
+            continue
+        with os.scandir(root / folder) as entries:
+            found = [(f"{folder}/{entry.name}".lstrip("/"), entry.stat(follow_symlinks=False)) for entry in entries]
+        for name, status in found:
+            if name in but:
+                continue
+            yield name, stat.S_IFMT(status.st_mode)
+            if stat.S_ISDIR(status.st_mode):
+                pending.append(name)
+
+
+@contextmanager
+def _opened(root: Path, other: Path) -> Iterator[dict[str, int]]:
+    """Folders of a tree at rest that are closed to their owner are open inside the block, in which they may move to
+    the same place below `other`; their modes, by name."""
+    modes: dict[str, int] = {}
+    try:
+        for name, kind in _entries(root):
+            if kind == stat.S_IFDIR and (mode := stat.S_IMODE((root / name).lstat().st_mode)) & 0o700 != 0o700:
+                modes[name] = mode
+                (root / name).chmod(mode | 0o700)
+        yield modes
+    finally:
+        for name, mode in reversed(modes.items()):
+            place = root / name if _is_folder(root / name) else other / name
+            if _is_folder(place):
+                place.chmod(mode)
+
+
+def _is_folder(place: Path) -> bool:
+    return place.is_dir() and not place.is_symlink()
 
 
 def move(source: Path, target: Path) -> None:

@@ -214,7 +214,8 @@ class SandboxBackend(Protocol):
         """A fresh sandbox over the image; with `snapshot` its writable layer starts as a copy of the saved one.
 
         `trusted_system` (for grading) shows /usr, /bin, /sbin, /lib* and the loader's configuration from the image
-        alone, whatever the snapshot holds there.
+        alone, whatever the snapshot holds there, and no link of the snapshot that leads to what a verifier reads: see
+        `inside.links`.
         """
         ...
 

@@ -152,6 +152,22 @@ def test_programs_and_what_chooses_them_are_parted_and_joined_again(tmp_path: Pa
     assert not (tmp_path / "system").exists()
 
 
+def test_links_that_lead_astray_go_with_the_system_and_come_back(tmp_path: Path) -> None:
+    low = lay(tmp_path / "low", "srv/root>/", "data/f")
+    upper = lay(tmp_path / "upper", "app/closed/out>/tests/x", "app/by>/srv/root/tests/x", "data/f>../proc/1/fd/3")
+    lay(upper, "app/good>/data", "app/loop>loop", "app/far>/testsuite", "app/back>/dev/null", "opt/all>/../..")
+    before = listing(upper)
+    (upper / "app/closed").chmod(0o500)
+    part_system(upper, tmp_path / "system", [low])
+    links = [path for path in upper.rglob("*") if path.is_symlink()]
+    assert sorted(path.name for path in links) == ["back", "far", "good", "loop"]
+    assert stat.S_IMODE((upper / "app/closed").stat().st_mode) == 0o500
+    assert stat.S_IMODE((tmp_path / "system/app/closed").stat().st_mode) == 0o500
+    join_system(upper, tmp_path / "system")
+    assert listing(upper) == before
+    (upper / "app/closed").chmod(0o700)
+
+
 @pytest.mark.parametrize("planted", ["etc>/app", "-etc", "etc"])
 def test_an_etc_that_is_no_folder_goes_with_the_system(tmp_path: Path, planted: str) -> None:
     upper = lay(tmp_path / "upper", planted, "app/ld.so.preload")

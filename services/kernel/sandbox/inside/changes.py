@@ -10,6 +10,7 @@ import os
 from _collections_abc import Iterator  # the public name loads a large module
 
 from services.kernel.sandbox.inside.files import S_IFDIR, S_IFMT, S_IFREG, RefusedError, describe
+from services.kernel.sandbox.inside.links import leads_astray
 from services.kernel.sandbox.inside.restore import Restorer, prepare_folder, prepare_hosts
 
 S_IFLNK, S_IFIFO, S_IFSOCK = 0o120000, 0o010000, 0o140000
@@ -25,7 +26,7 @@ Frame = list[bytes]
 
 
 class Scope:
-    """Patterns of paths that are left out, such as `usr` or `lib*`."""
+    """Patterns of paths that are left out, such as `usr` or `lib*`; where there are any, links that lead astray too."""
 
     def __init__(self, patterns: bytes) -> None:
         self._patterns = [pattern.split(b"/") for pattern in patterns.split(b"\0") if pattern]
@@ -38,6 +39,16 @@ class Scope:
             if (whole or (len(parts) < len(pattern) and not folder)) and all(map(matches, parts, pattern)):
                 return True
         return False
+
+    def excludes_link(self, path: bytes) -> bool:
+        return bool(self._patterns) and leads_astray(path, read_link)
+
+
+def read_link(path: bytes) -> bytes | None:
+    try:
+        return os.readlink(path)  # noqa: PTH115
+    except OSError:
+        return None
 
 
 def matches(part: bytes, pattern: bytes) -> bool:
@@ -135,6 +146,8 @@ class Changes:
             if entry.kind == S_IFDIR:
                 operation = [b"folder-mode", entry.path, *entry.attributes()] if after else [b"folder", entry.path]
                 yield [b"restore", *operation]
+            elif entry.kind == S_IFLNK and scope.excludes_link(entry.path):
+                continue
             elif inode in packed:
                 yield [b"restore", b"same", entry.path, packed[inode]]
             else:
