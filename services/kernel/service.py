@@ -22,6 +22,7 @@ from services.kernel.errors import OtherVersions
 from services.kernel.jetstream_log import JetStreamLog, connect
 from services.kernel.log import EventLog, WorkQueue
 from services.kernel.options import ServiceOptions
+from services.kernel.spool import Spool
 from services.kernel.worker import Handler, Worker, WorkRules
 
 _LOG = logging.getLogger(__name__)
@@ -83,8 +84,9 @@ async def serve(role: Role, policy: Policy[Any], build: Build, options: ServiceO
             raise OtherVersions(differing)
         speaker = speaker_of(options, role)
         handler = await build(Context(options, run, log, ArtifactStore(options.artifacts).create(), speaker))
+        spool = Spool(options.work / "tries")
         decider = Decider(log, policy, speaker, decider_patterns(options.run, role))
-        worker = Worker(log, await _queue(log, role, options), handler, speaker, _rules(run, options))
+        worker = Worker(log, await _queue(log, role, options), handler, speaker, _rules(run, options), spool)
         _LOG.info("%s %s serves run %s", role.value, options.replica, options.run)
         await _until_stopped(decider, worker, stop)
     finally:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from schemas.envelope import Event, Meta
 from schemas.identity import event_id
@@ -40,6 +41,8 @@ from services.kernel.delivery import (
 )
 from services.kernel.errors import Diverged, LogError, LogUnavailable, LogUnknown, Superseded, Unreadable
 from services.kernel.log import Delivery, Entry, EventLog, LogConflict, Stored, WorkQueue
+from services.kernel.meter import Watch
+from services.kernel.spool import CUT_OFF, Spool, Tried, cost_of, is_cut_off
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 30.0
@@ -86,13 +89,20 @@ class _Tries:
 
 class Worker:
     def __init__(
-        self, log: EventLog, queue: WorkQueue, handler: Handler, speaker: Speaker, rules: WorkRules = WorkRules()
+        self,
+        log: EventLog,
+        queue: WorkQueue,
+        handler: Handler,
+        speaker: Speaker,
+        rules: WorkRules = WorkRules(),
+        spool: Spool = Spool(),  # noqa: B008 - it has no state of its own
     ) -> None:
         self._log = log
         self._queue = queue
         self._handler = handler
         self._speaker = speaker
         self._rules = rules
+        self._spool = spool
         self._busy: dict[asyncio.Task[None], Delivery] = {}
         self.answered = 0
         """Work messages answered by this worker since its start."""
@@ -105,7 +115,11 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; then finishes within `drain_s` or hands back. Raises: Diverged, LogDenied, ..."""
         stopping = asyncio.create_task(stop.wait())
+        telling = asyncio.create_task(self._tell_of_the_killed())
         try:
+            await asyncio.wait({stopping, telling}, return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
             while not stop.is_set():
                 if len(self._busy) >= self._rules.slots:
                     await asyncio.wait({stopping, *self._busy}, return_when=asyncio.FIRST_COMPLETED)
@@ -117,6 +131,8 @@ class Worker:
                 self._reap()
         finally:
             stopping.cancel()
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
             await self._hand_back(list(self._busy.items()))
 
     async def _take(self, stopping: asyncio.Task[bool]) -> None:
@@ -209,13 +225,19 @@ class Worker:
             )
         return _Work(work, tries_after_seq=stored.seq)
 
-    async def _is_answered(self, work: Message) -> bool:
+    async def _is_answered(self, work: Message, *, by_try: int | None = None) -> bool:
+        """Whole; or any part of it by that try."""
         for alternative in answer_subjects(self._speaker.run, work):
             for subject in alternative:
-                if await self._log.get(subject) is None:
+                stored = await self._log.get(subject)
+                if by_try is not None and stored is not None:
+                    if read_event(self._speaker.run, stored).meta.try_ == by_try:
+                        return True
+                elif by_try is None and stored is None:
                     break
             else:
-                return True
+                if by_try is None:
+                    return True
         return False
 
     async def _count_tries(self, work: _Work) -> _Tries:
@@ -227,27 +249,46 @@ class Worker:
                 return _Tries(try_, kills, failures)
             if started.seq > work.tries_after_seq:
                 failed = await self._log.get(self._note_subject(WorkFailed, work.event, try_))
-                kills, failures = (kills, failures + 1) if failed else (kills + 1, failures)
+                cut_off = failed is None or is_cut_off(read_event(self._speaker.run, failed).body)
+                kills, failures = (kills + 1, failures) if cut_off else (kills, failures + 1)
             try_ += 1
 
     async def _try(self, event: Event, tries: _Tries) -> float | None:
-        started_ns = self._speaker.clock.now_ns()
-        try:
-            answers = await self._handler.handle(event, tries.next)
-            await self._append_answers(event, tries.next, answers)
-        except Diverged:
-            raise
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever a try ends with becomes a note
-            _LOG.warning("%s: try %d failed", event.subject, tries.next, exc_info=error)
-            failed = error if isinstance(error, TryFailed) else None
-            meta = failed.meta if failed else Meta(started_ns=started_ns)
-            await self._note_failure(event, tries.next, work_error(error), meta, failed.usage if failed else None)
-            return self._rules.backoff_s[min(tries.failures, len(self._rules.backoff_s) - 1)]
+        watch = Watch(self._speaker.clock.now_ns())
+        with self._spool.trying(Tried(subject=event.subject, work_id=event.id, try_=tries.next)) as tally:
+            try:
+                answers = await self._handler.handle(event, tries.next)
+                await self._append_answers(event, tries.next, answers)
+            except Diverged:
+                raise
+            except Exception as error:  # noqa: BLE001 - the boundary: whatever a try ends with becomes a note
+                _LOG.warning("%s: try %d failed", event.subject, tries.next, exc_info=error)
+                failed = error if isinstance(error, TryFailed) else None
+                meta = failed.meta if failed else Meta(started_ns=watch.started_ns, wall_s=watch.wall_s())
+                usage = (failed.usage if failed else None) or tally.usage
+                await self._note_failure(event, tries.next, work_error(error), meta, usage)
+                tally.over = True
+                return self._rules.backoff_s[min(tries.failures, len(self._rules.backoff_s) - 1)]
+            tally.over = True
         self.answered += 1
         return None
 
+    async def _tell_of_the_killed(self) -> None:
+        """Says what tries have spent that an earlier process of this replica was killed at."""
+        for left in self._spool.left():
+            stored = await self._log.get(left.tried.subject) if left.tried else None
+            if left.tried is not None and stored is not None:
+                work, try_ = read_event(self._speaker.run, stored), left.tried.try_
+                if not await self._is_answered(work.body, by_try=try_):
+                    await self._note_failure(work, try_, CUT_OFF, UNOBSERVED, left.usage)
+            left.remove()
+
     async def _append_answers(self, event: Event, try_: int, answers: Sequence[Answer]) -> None:
-        entries = [self._speaker.entry(answer.message, cause=event.id, meta=answer.meta) for answer in answers]
+        entries = [
+            self._speaker.entry(answer.message, cause=event.id, meta=replace(answer.meta, try_=try_))
+            for answer in answers
+        ]
+        lost: list[Answer] = []
         by_id = {answer.message.id: answer for answer in answers}
         while entries:
             try:
@@ -258,10 +299,15 @@ class Worker:
                     if ours.deterministic and not _may_differ(theirs) and not _may_differ(ours.message):
                         raise diverged(entry, stored) from conflict
                 first = f"{conflict.taken[0][0].subject} is answered at {conflict.taken[0][1].seq}"
-                await self._note_failure(event, try_, work_error(Superseded(first)), UNOBSERVED)
                 taken = {entry.id for entry, _ in conflict.taken}
                 entries = [entry for entry in entries if entry.id not in taken]
+                lost += [by_id[id_] for id_ in taken]
+                if not entries:
+                    await self._note_failure(event, try_, work_error(Superseded(first)), *cost_of(lost))
             else:
+                if lost:
+                    detail = f"{len(lost)} of {len(answers)} answers were there already"
+                    await self._note_failure(event, try_, work_error(Superseded(detail)), *cost_of(lost))
                 return
 
     async def _park(self, event: Event, tries: _Tries) -> None:
@@ -285,7 +331,7 @@ class Worker:
     async def _note_failure(
         self, event: Event, try_: int, error: WorkError, meta: Meta, usage: Usage | None = None
     ) -> None:
-        failed = WorkFailed(**self._about(event, try_), error=error, usage=usage or UNSET)
+        failed = WorkFailed(**self._about(event, try_), error=error, usage=UNSET if usage is None else usage)
         await self._note(failed, event.id, meta)
 
     async def _note(self, note: WorkNote, cause: str, meta: Meta = UNOBSERVED) -> bool:

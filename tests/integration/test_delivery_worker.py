@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import pytest
-from msgspec import UNSET
 
 from schemas.envelope import Event, Meta
 from schemas.messages import Message, RolloutCompleted, WorkFailed, WorkParked, WorkResolved, WorkStarted
@@ -150,10 +149,11 @@ async def test_a_failed_try_is_noted_by_kind_and_repeated(log: EventLog) -> None
             took_effect=False,
             retry=False,
         ),
+        usage=Usage(),
     )
     assert isinstance(second.body, WorkFailed)
     assert (second.body.try_, second.body.error.kind, second.meta.cpu_s) == (2, "no_space", 3.0)
-    assert (first.body.usage, second.body.usage) == (UNSET, Usage(prompt_tokens=9, completion_tokens=2))
+    assert second.body.usage == Usage(prompt_tokens=9, completion_tokens=2)
     assert handler.tries == [(1, 1), (1, 2), (1, 3)]
 
 

@@ -7,6 +7,7 @@ from services.kernel.agent.conversation import Exchange, Observation, Utterance
 from services.kernel.models.protocol import Engine, Sampled, Session
 from services.kernel.models.template import Template
 from services.kernel.models.trajectory import Segment
+from services.kernel.spool import count_tokens
 
 
 class ModelBrain:
@@ -42,6 +43,7 @@ class ModelBrain:
         prompts = [self._template.prompt(instruction) for instruction in instructions]
         self._segments = [[Segment(kind="prompt", token_ids=tuple(prompt))] for prompt in prompts]
         self._heard = [[] for _ in prompts]
+        count_tokens(prompt_tokens=sum(map(len, prompts)))
         # A prompt that fills the context leaves no room for an answer: the session says overflow, nothing is cut here.
         self._session = await asyncio.to_thread(self._start, prompts)
 
@@ -53,6 +55,7 @@ class ModelBrain:
     async def hear(self, row: int, observation: Observation) -> None:
         tokens = self._template.observation(observation.text)
         self._heard[row] = tokens
+        count_tokens(prompt_tokens=len(tokens))
         self._segments[row].append(Segment(kind="observed", token_ids=tuple(tokens)))
 
     def segments(self, row: int) -> tuple[Segment, ...]:
@@ -90,6 +93,7 @@ class ModelBrain:
                 truncated=not sampled.finished,
             )
             self._segments[row].append(segment)
+            count_tokens(completion_tokens=len(sampled.token_ids))
         if not sampled.finished:
             return Utterance(cut="context" if sampled.overflow else "answer")
         return Utterance(command=self._template.answer(sampled.token_ids).command)

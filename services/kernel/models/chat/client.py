@@ -19,6 +19,7 @@ from services.kernel.models.chat.errors import (
 )
 from services.kernel.models.chat.message import ChatAnswer, ChatRequest, TokenUsage
 from services.kernel.models.chat.reading import Assembly
+from services.kernel.spool import count_tokens
 
 CONNECT_TIMEOUT_S = 20.0
 PAUSE_S_MAX = 60.0
@@ -85,6 +86,7 @@ class ChatClient:
                 asked_s = error.pause_s or 0.0
             else:
                 self.answered += answer.usage
+                _count(answer.usage)
                 return answer
             await asyncio.sleep(min(PAUSE_S_MAX, max(asked_s, pause_s)))
             pause_s *= 2
@@ -108,13 +110,17 @@ class ChatClient:
         except httpx2.TransportError as error:
             raise EndpointUnavailableError(f"{self._name} at {self.endpoint.url}: {self._clean(str(error))}") from None
         except AnswerUnreadableError as error:
-            self.wasted += assembly.answer(prompt_bytes=prompt_bytes).usage
+            self._waste(assembly.answer(prompt_bytes=prompt_bytes).usage)
             # Without its cause: that would quote what the server said, which may be our key.
             raise AnswerUnreadableError(f"{self._name}: {self._clean(str(error))}") from None
         if not assembly.finish:
-            self.wasted += assembly.answer(prompt_bytes=prompt_bytes).usage
+            self._waste(assembly.answer(prompt_bytes=prompt_bytes).usage)
             raise AnswerUnreadableError(f"{self._name}: the answer ended before it was finished")
         return assembly.answer(prompt_bytes=prompt_bytes)
+
+    def _waste(self, usage: TokenUsage) -> None:
+        self.wasted += usage
+        _count(usage)
 
     @asynccontextmanager
     async def _answered(self, body: dict[str, Any]) -> AsyncIterator[httpx2.Response]:
@@ -159,6 +165,14 @@ class ChatClient:
         """Fit for an error: short, and without the key."""
         key = self.endpoint.key
         return (key.hide_in(text) if key else text)[:ERROR_CHARS_MAX]
+
+
+def _count(usage: TokenUsage) -> None:
+    count_tokens(
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=usage.cached_tokens,
+        completion_tokens=usage.completion_tokens,
+    )
 
 
 def _piece(data: str) -> Any:
