@@ -278,7 +278,10 @@ def _roster(group: Group) -> None:
     _json(roster)
     swap = _below(group, "swap", "Put another model into a role while the wheel turns.")
     proposer = _command(swap, "proposer", "roster:swap_proposer", "Put another proposer in, from the next request on.")
-    proposer.add_argument("name", metavar="NAME", help="name of a proposer brain, e.g. procedural-b")
+    proposer.add_argument("name", metavar="NAME", help="built-in brain, or a model of run.toml's [models.NAME]")
+    proposer.add_argument(
+        "--endpoint-model", metavar="NAME", help="the table of run.toml, where the entry is to be called otherwise"
+    )
     _run_of(proposer, option=True)
     proposer.add_argument("--from-round", type=int, metavar="N", help="keep the present ones until this round")
     proposer.add_argument("--arm", default="terminal", choices=ARMS, help="how it works")

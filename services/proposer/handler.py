@@ -115,8 +115,8 @@ class ProposerHandler:
         return await write(Dialogue(client, rules, told, seed=seed), self._drafts(request).check, retries=retries)
 
     async def _at_terminal(self, request: EnvRequested, brain: Speaking) -> Session:
-        check, workspace = self._drafts(request).check, await self._workspace(request)
-        return await author(self._workshop, brain, workspace, self._rules, check, self._work)
+        drafts, workspace = self._drafts(request), await self._workspace(request)
+        return await author(self._workshop, brain, workspace, self._rules, drafts.check, self._work, drafts.attempt)
 
     def _drafts(self, request: EnvRequested) -> Drafts:
         return Drafts(request, self._log, self._speaker, self._artifacts)

@@ -119,7 +119,8 @@ def _react(view: View, event: Event) -> list[Message]:
             view.diagnoses[event.id] = body.slot
         case RolloutCompleted(purpose=Purpose.diagnose):
             said += _diagnosed(view, body)
-        case RolloutCompleted():
+        case RolloutCompleted() if body.purpose is not Purpose.draft:
+            # An author submits what came out well: its tries would flatter the parent.
             _record(view, body)
         case RoundClosed():
             view.memory += tuple(view.deltas[key] for key in sorted(view.deltas))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.outcomes import GateOutcome
+from schemas.outcomes import GateOutcome, RolloutOutcome
 from schemas.parts import GateResult
 from services.kernel.archive import FileEntry, pack, unpack, write_tree
 from services.kernel.skills.step import FileSpec
 from services.proposer.authoring.client import ARCHIVE_BYTES_MAX, client_program
-from services.proposer.authoring.server import CONNECTIONS_MAX, DraftChannel, DraftRefusedError, serve
+from services.proposer.authoring.server import CONNECTIONS_MAX, DraftChannel, DraftRefusedError, Tried, serve
 from services.proposer.authoring.shell_files import write_commands
 
 DRAFT = {"instruction.md": FileEntry(b"Do it.\n"), "tests/test.sh": FileEntry(b"#!/bin/bash\n", True)}
@@ -29,6 +29,7 @@ class Host:
 
     def __init__(self, results: Sequence[GateResult] = (PASSED,), error: Exception | None = None) -> None:
         self.results, self.error, self.seen = results, error, list[bytes]()
+        self.asked: list[int] = []
 
     async def check(self, archive: bytes) -> Sequence[GateResult]:
         self.seen.append(archive)
@@ -39,6 +40,22 @@ class Host:
     async def submit(self, archive: bytes) -> str:
         self.seen.append(archive)
         return "taken"
+
+    async def attempt(self, archive: bytes, attempts: int) -> Sequence[Tried]:
+        """Every other attempt solves it."""
+        self.asked.append(attempts)
+        if self.error:
+            raise self.error
+        return [
+            Tried(
+                RolloutOutcome.solved if place % 2 else RolloutOutcome.unsolved,
+                float(place % 2),
+                {"done": bool(place % 2), "kept": True},
+                f"$ command {place}",
+                f"verifier \N{EURO SIGN} {place}",
+            )
+            for place in range(attempts)
+        ]
 
 
 async def _client(folder: Path, *arguments: str) -> tuple[int, str, str]:
@@ -129,6 +146,61 @@ async def test_checks_are_counted(tmp_path: Path) -> None:
         code, out, _ = await _client(tmp_path, "check")
         assert (code, "no draft check is left" in out) == (1, True)
         assert (await _client(tmp_path, "submit"))[0] == 0
+
+
+async def test_a_draft_can_be_tried_once_it_has_passed_its_check_as_it_is(tmp_path: Path) -> None:
+    host = Host(results=[PASSED, FAILED])
+    async with serve(DraftChannel(host.check, host.submit, host.attempt, tries_left=2), tmp_path / "s"):
+        await _client(tmp_path, "check")
+        code, out, _ = await _client(tmp_path, "try", "4")
+        assert (code, "passed its check" in json.loads(out)["refused"], host.asked) == (1, True, [])
+        host.results = [PASSED]
+        await _client(tmp_path, "check")
+        code, out, err = await _client(tmp_path, "try", "3")
+        assert (code, err, host.asked) == (0, "", [3])
+        *attempts, summary = map(json.loads, out.splitlines())
+        assert attempts[1] == {
+            "attempt": 1,
+            "outcome": "solved",
+            "reward": 1.0,
+            "tests": {"done": True, "kept": True},
+            "transcript": "tries/000/1.transcript.txt",
+            "verifier": "tries/000/1.verifier.txt",
+        }
+        assert summary == {
+            "rewards": [0.0, 1.0, 0.0],
+            "mean": pytest.approx(1 / 3),
+            "std": pytest.approx((2 / 9) ** 0.5),
+            "commonest_failure": "done",
+            "tries_left": 1,
+        }
+        assert (tmp_path / "tries/000/2.verifier.txt").read_text() == "verifier \N{EURO SIGN} 2"
+        assert (tmp_path / "tries/000/2.transcript.txt").read_text() == "$ command 2"
+        (tmp_path / "task/instruction.md").write_text("Something else.\n")
+        assert "passed its check" in (await _client(tmp_path, "try", "1"))[1]
+        await _client(tmp_path, "check")
+        assert "tries/001/0.verifier.txt" in (await _client(tmp_path, "try", "1"))[1]
+        code, out, _ = await _client(tmp_path, "try", "1")
+        assert (code, "no try is left" in out, host.asked) == (1, True, [3, 1])
+
+
+async def test_trouble_of_a_try_is_kept_apart_and_a_bad_number_is_wrong_usage(tmp_path: Path) -> None:
+    host = Host()
+    channel = DraftChannel(host.check, host.submit, host.attempt, tries_left=4)
+    async with serve(channel, tmp_path / "s"):
+        await _client(tmp_path, "check")
+        for number in ("0", "9", "-1", "4.0", "many", "٤"):
+            code, _, err = await _client(tmp_path, "try", number)
+            assert (code, err.startswith("usage: envwheel-draft")) == (2, True)
+        for line in (b"try 9\n", b"try\n", b"try 1 1\n", b"check 2\n", b"submit now\n"):
+            assert b"unknown request" in await _raw(tmp_path, line + bytes(8))
+        (tmp_path / "tries").write_text("in the way")
+        code, _, err = await _client(tmp_path, "try", "1")
+        assert (code, "tries/ cannot be written" in err) == (2, True)
+        host.error = OSError("the log is gone")
+        code, _, err = await _client(tmp_path, "try", "1")
+        assert (code, "not at fault" in err, len(channel.failures)) == (2, True, 1)
+        assert channel.tries_left == 2
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The proposer's work: proposals, reasons not to propose, draft checks over the log, and nothing held out in sight."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -50,9 +49,8 @@ def bench(shop: Workshop, tmp_path: Path) -> Bench:
 
 
 async def test_a_proposal_says_who_made_it_from_what_and_its_drafts_were_checked_on_the_log(bench: Bench) -> None:
-    validating = asyncio.create_task(bench.validate())
-    said = await bench.handle(request())
-    validating.cancel()
+    async with bench.validating():
+        said = await bench.handle(request())
     assert isinstance(said, EnvProposed)
     assert (said.round, said.slot, said.revision, said.entry, said.parent) == (1, 3, 0, ENTRY, None)
     assert "task.toml" in unpack(bench.store.get(said.env))
@@ -96,10 +94,9 @@ async def test_a_draft_that_could_not_be_checked_fails_the_try_and_says_nothing(
         key = {"round": asked.round, "slot": asked.slot, "revision": asked.revision}
         return DraftChecked(**key, draft=asked.draft, verdict=Verdict.infra_failed, gates=())
 
-    validating = asyncio.create_task(bench.validate(judge))
-    with pytest.raises(SessionFailedError, match="could not be checked"):
-        await bench.handle(request())
-    validating.cancel()
+    async with bench.validating(judge):
+        with pytest.raises(SessionFailedError, match="could not be checked"):
+            await bench.handle(request())
 
 
 async def test_a_model_that_nobody_here_can_run_is_named_with_those_that_can(bench: Bench) -> None:

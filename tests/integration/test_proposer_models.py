@@ -1,6 +1,5 @@
 """Models behind an endpoint as proposers, in all three arms: real sandboxes, real gates, a scripted server."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -66,11 +65,9 @@ def spoiled() -> dict[str, FileEntry]:
 @asynccontextmanager
 async def proposing(bench: Bench, *replies: Reply | Make) -> AsyncIterator[ChatServer]:
     """With a validator that runs the real gates."""
-    validating = asyncio.create_task(bench.validate())
-    async with chat_server(*replies) as server:
+    async with bench.validating(), chat_server(*replies) as server:
         bench.connect(server)
         yield server
-    validating.cancel()
 
 
 async def drafts(bench: Bench) -> list[Verdict]:
@@ -204,12 +201,10 @@ async def test_a_draft_check_that_fails_costs_the_try_and_not_the_model(bench: B
         key = {"round": body.round, "slot": body.slot, "revision": body.revision}
         return DraftChecked(**key, draft=body.draft, verdict=Verdict.infra_failed, gates=())
 
-    validating = asyncio.create_task(bench.validate(judge))
-    async with chat_server(written(GOOD)) as server:
+    async with bench.validating(judge), chat_server(written(GOOD)) as server:
         bench.connect(server)
         with pytest.raises(TryFailed, match="could not be checked") as caught:
             await bench.handle(asked("prompt+feedback"))
-    validating.cancel()
     assert caught.value.usage == Usage(**SAID)
 
 

@@ -85,7 +85,7 @@ def test_wrong_words_end_with_code_2(words: list[str], capsys: pytest.CaptureFix
         (["up", "--folder", "empty"], "holds no run to resume"),
         (["run", "solver"], "--run is missing: give it, or set ENVWHEEL_RUN"),
         (["report"], "no run here: start one"),
-        (["swap", "proposer", "x", "--run", "nowhere"], "x"),
+        (["swap", "proposer", "x", "--run", "nowhere"], "no run 'nowhere'"),
         (["models", "build", "nano", "--to", "full"], "full is not empty"),
     ],
 )

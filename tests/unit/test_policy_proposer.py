@@ -99,6 +99,20 @@ def test_solver_results_swapped_between_two_parents_swap_their_directions() -> N
     assert (swapped[A], swapped[B]) == (Direction.simpler, Direction.harder)
 
 
+def test_tries_of_an_author_say_nothing_about_a_parent() -> None:
+    view = policy.initial()
+    pool = PoolChanged(pool_version=1, members=(A,), added=(PoolEntry(env=A, round=0, slot=0),), retired=())
+    tried = [
+        msgspec.structs.replace(rollout(A, place, 1.0, "z"), purpose=Purpose.draft, request="t") for place in range(8)
+    ]
+    trained = [rollout(A, place, reward, "x") for place, reward in enumerate((1.0, 0.0))]
+    closed = RoundClosed(counts={}, digest="", memory="")
+    said = feed(policy, view, *opening(), version_0(), pool, *tried, *trained, *tried, closed)
+    plan = next(body for body in said if isinstance(body, RoundPlanned) and body.round == 1)
+    rates = {slot.assignment.parent: slot.assignment.pass_rate for slot in plan.slots if slot.assignment.parent}
+    assert rates == {A: 0.5}
+
+
 def test_equal_pass_rates_with_another_commonest_failure_name_that_failure() -> None:
     rewards = {A: [1.0, 0.0], B: [1.0, 0.0]}
     plan = round_one(rewards, {A: "sort__order", B: "grep__lines"})

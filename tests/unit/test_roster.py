@@ -5,11 +5,13 @@ from collections import Counter
 import pytest
 
 from schemas.messages import EnvProposed, EnvRequested, Message, RosterChanged, RoundPlanned
+from schemas.models import ModelRules
 from schemas.outcomes import Role
 from schemas.parts import RosterEntry
 from schemas.roster import by_share, for_pair, in_force, same_maker
 from schemas.science import PoolRules, ProposalRules
-from services.cli.commands.roster import Place, entries_of, places_of, shared_out, undone_by
+from services.cli.commands.roster import Place, entries_of, new_entry, places_of, shared_out, undone_by
+from services.cli.outcome import CliError
 from tests.support.feeding import as_event
 from tests.support.wheel import Wheel, opening, small_science
 
@@ -29,6 +31,24 @@ def test_of_the_changes_that_hold_for_a_round_the_last_said_counts() -> None:
     held = [in_force(changes, Role.proposer, round_) for round_ in range(3)]
     assert [each.entries for each in held if each] == [(A,), (C,), (C,)]
     assert in_force(changes, Role.solver, 2) is None
+
+
+MODELS = {"big": ModelRules(endpoint="local", model="org/big-7b", speech="block")}
+
+
+def test_an_entry_is_a_built_in_brain_or_a_model_of_run_toml_with_its_settings() -> None:
+    assert new_entry("procedural", "prompt", None, MODELS) == RosterEntry(
+        name="procedural", model="procedural", arm="prompt"
+    )
+    rules = MODELS["big"]
+    assert new_entry("big", "terminal", None, MODELS) == RosterEntry(name="big", model="org/big-7b", rules=rules)
+    other = new_entry("mine", "prompt+feedback", "big", MODELS)
+    assert (other.name, other.model, other.arm, other.rules) == ("mine", "org/big-7b", "prompt+feedback", rules)
+    for name, model in (("gpt", None), ("mine", "gpt"), ("procedural", "gpt")):
+        with pytest.raises(CliError, match=r"no proposer 'gpt'.*run.toml: big"):
+            new_entry(name, "terminal", model, MODELS)
+    with pytest.raises(CliError, match="give the model another name"):
+        new_entry("procedural", "terminal", "big", MODELS)
 
 
 def test_a_swap_for_now_shares_with_those_who_play_now_and_says_what_it_undoes() -> None:

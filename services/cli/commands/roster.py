@@ -2,15 +2,16 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from schemas.envelope import Event
 from schemas.messages import EnvAbandoned, EnvProposed, EnvRequested, RosterChanged, RoundPlanned, RunFinished
+from schemas.models import ModelRules
 from schemas.outcomes import Role
-from schemas.parts import RosterEntry
+from schemas.parts import Arm, RosterEntry
 from schemas.roster import in_force, same_maker
 from services.cli.connect import open_run, say_next, started
 from services.cli.folder import find_run
@@ -47,19 +48,16 @@ async def roster(arguments: argparse.Namespace) -> int:
 
 async def swap_proposer(arguments: argparse.Namespace) -> int:
     """The share below 1 is of all work: the present ones keep the rest, in their old proportions."""
-    from services.proposer.authoring.procedural import BRAINS
-
-    if arguments.name not in BRAINS:
-        raise CliError(f"no proposer {arguments.name!r}: known are {', '.join(sorted(BRAINS))}")
+    folder = find_run(arguments.run)
+    new = new_entry(arguments.name, arguments.arm, arguments.endpoint_model, folder.file().models)
     if arguments.from_round is not None and arguments.from_round < 0:
         raise CliError(f"--from-round {arguments.from_round}: at least 0")
-    async with open_run(find_run(arguments.run)) as run:
+    async with open_run(folder) as run:
         events = await run.events()
         started(events)
         if any(isinstance(event.body, RunFinished) for event in events):
             raise CliError("this run has finished: nothing is asked for in it any more")
         changes = [event.body for event in changes_of(events) if isinstance(event.body, RosterChanged)]
-        new = RosterEntry(name=arguments.name, model=arguments.name, arm=arguments.arm)
         present = entries_of(changes, arguments.from_round if arguments.from_round is not None else round_of(events))
         entries = shared_out(present, new, arguments.share)
         said = await say_next(
@@ -75,6 +73,28 @@ async def swap_proposer(arguments: argparse.Namespace) -> int:
     for undone in undone_by(changes, arguments.from_round, round_of(events)):
         say(f"the change {undone.ordinal}, said for round {undone.from_round}, does not take place any more")
     return Exit.ok
+
+
+def new_entry(name: str, arm: Arm, endpoint_model: str | None, models: Mapping[str, ModelRules]) -> RosterEntry:
+    """A built-in brain of that name, or a model of `[models.…]` in run.toml, whose settings go along.
+
+    Raises:
+        CliError: there is neither.
+    """
+    from services.proposer.authoring.procedural import BRAINS
+
+    if endpoint_model is None and name in BRAINS:
+        return RosterEntry(name=name, model=name, arm=arm)
+    rules = models.get(endpoint_model or name)
+    if rules is None:
+        known = ", ".join(sorted(models)) or "none"
+        raise CliError(
+            f"no proposer {endpoint_model or name!r}: built in are {', '.join(sorted(BRAINS))}; models behind "
+            f"endpoints in this run's run.toml: {known} (a table [models.NAME] with endpoint and model makes one)"
+        )
+    if name in BRAINS:
+        raise CliError(f"{name} is a built-in brain: give the model another name")
+    return RosterEntry(name=name, model=rules.model, arm=arm, rules=rules)
 
 
 def shared_out(present: tuple[RosterEntry, ...], new: RosterEntry, share: float) -> tuple[RosterEntry, ...]:

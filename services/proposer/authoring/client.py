@@ -19,10 +19,14 @@ SOCKET_PATH = "/run/envwheel/draft.sock"
 """Where the sandbox shows the host's socket; `ENVWHEEL_DRAFT_SOCKET` names another."""
 ARCHIVE_BYTES_MAX = 8 * 2**20
 FILES_MAX = 500
-ANSWER_BYTES_MAX = 2**20
+ANSWER_BYTES_MAX = 4 * 2**20
 TIMEOUT_S = 900.0
-VERBS = ("check", "submit")
-USAGE = "usage: envwheel-draft check|submit   (in the folder that holds task/)"
+VERBS = ("check", "submit", "try")
+ATTEMPTS_MAX = 8
+"""Of the solver on a draft, at one try."""
+USAGE = "usage: envwheel-draft check | try N | submit   (in the folder that holds task/)"
+TEXTS = ("transcript", "verifier")
+"""Of an attempt: they are written into files."""
 _MODULES = ("services/kernel/archive.py", "services/proposer/authoring/client.py")
 _PACKAGES = ("services", "services/kernel", "services/proposer", "services/proposer/authoring")
 
@@ -32,12 +36,15 @@ class ChannelError(Exception):
 
 
 def main() -> int:
-    """Exit code 0: all gates passed, or submitted; 1: a gate failed, or the draft was refused; 2: no answer."""
-    if len(sys.argv) != 2 or sys.argv[1] not in VERBS:
+    """Exit code 0: all gates passed, tried, or submitted; 1: a gate failed, or the draft was refused; 2: no answer."""
+    request = request_of(sys.argv[1:])
+    if request is None:
         print(USAGE, file=sys.stderr)  # noqa: T201
         return 2
     try:
-        answers = ask(sys.argv[1], draft_archive(Path("task")), os.environ.get("ENVWHEEL_DRAFT_SOCKET", SOCKET_PATH))
+        answers = ask(request, draft_archive(Path("task")), os.environ.get("ENVWHEEL_DRAFT_SOCKET", SOCKET_PATH))
+        if request.startswith("try"):
+            answers = with_files(answers, Path("tries"))
     except ChannelError as error:
         print(f"envwheel-draft: {error}", file=sys.stderr)  # noqa: T201
         return 2
@@ -45,6 +52,35 @@ def main() -> int:
         print(json.dumps(answer))  # noqa: T201
     outcomes = {"failed" if "refused" in answer else answer.get("outcome") for answer in answers}
     return 1 if "failed" in outcomes else 2 if "infra_failed" in outcomes else 0
+
+
+def request_of(words: list[str]) -> str | None:
+    """`check`, `submit` or `try N`, with N from 1 to `ATTEMPTS_MAX`; None for anything else."""
+    if words in (["check"], ["submit"]):
+        return words[0]
+    if len(words) == 2 and words[0] == "try" and words[1] in map(str, range(1, ATTEMPTS_MAX + 1)):
+        return f"try {words[1]}"
+    return None
+
+
+def with_files(answers: list[dict[str, object]], folder: Path) -> list[dict[str, object]]:
+    """The answers with the long texts of attempts in files of a new folder, by their names.
+
+    Raises:
+        ChannelError: they cannot be written.
+    """
+    try:
+        number = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+        own = folder / f"{number:03}"
+        for answer in answers:
+            for name in (name for name in TEXTS if name in answer):
+                own.mkdir(parents=True, exist_ok=True)
+                file = own / f"{answer['attempt']}.{name}.txt"
+                file.write_text(str(answer[name]))
+                answer[name] = str(file)
+    except OSError as error:
+        raise ChannelError(f"{folder}/ cannot be written: {error}") from error
+    return answers
 
 
 def draft_archive(folder: Path) -> bytes:
@@ -62,8 +98,8 @@ def draft_archive(folder: Path) -> bytes:
     return archive
 
 
-def ask(verb: str, archive: bytes, socket_path: str) -> list[dict[str, object]]:
-    """One request: the verb and a line end, 8 bytes of length (big-endian), the archive. The answer: JSON lines.
+def ask(request: str, archive: bytes, socket_path: str) -> list[dict[str, object]]:
+    """The request and a line end, 8 bytes of length (big-endian), the archive. The answer: JSON lines.
 
     Raises:
         ChannelError: there is nobody to ask, or no whole answer came.
@@ -72,7 +108,7 @@ def ask(verb: str, archive: bytes, socket_path: str) -> list[dict[str, object]]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
             channel.settimeout(TIMEOUT_S)
             channel.connect(socket_path)
-            channel.sendall(verb.encode() + b"\n" + struct.pack(">Q", len(archive)) + archive)
+            channel.sendall(request.encode() + b"\n" + struct.pack(">Q", len(archive)) + archive)
             answer = _read_all(channel)
     except FileNotFoundError:
         raise ChannelError(

@@ -17,7 +17,7 @@ from services.kernel.errors import KernelError
 from services.kernel.sandbox.protocol import Limits, Mount, Sandbox, SandboxRefusedError
 from services.kernel.workshop import Workshop
 from services.proposer.authoring.client import client_program
-from services.proposer.authoring.server import Check, DraftChannel, serve
+from services.proposer.authoring.server import Attempt, Check, DraftChannel, DraftRefusedError, Tried, serve
 from services.proposer.authoring.workspace import OWN, TOOLS, Workspace, memory_delta, write_workspace
 
 HOME = "/workspace"
@@ -51,16 +51,22 @@ class Session:
 
 
 async def author(
-    workshop: Workshop, brain: Brain, workspace: Workspace, rules: ProposalRules, check: Check, work: Path
+    workshop: Workshop,
+    brain: Brain,
+    workspace: Workspace,
+    rules: ProposalRules,
+    check: Check,
+    work: Path,
+    attempt: Attempt | None = None,
 ) -> Session:
-    """Let the brain work until it submits, ends, or a counted limit ends it.
+    """Let the brain work until it submits, ends, or a counted limit ends it. Without `attempt` no draft can be tried.
 
     Raises:
         SessionFailedError, SandboxError: infrastructure.
     """
     folder = Path(tempfile.mkdtemp(prefix="s", dir=work))
-    host = _Host(check)
-    channel = DraftChannel(host.check, host.submit)
+    host = _Host(check, attempt)
+    channel = DraftChannel(host.check, host.submit, host.attempt, rules.tries_max if attempt else 0)
     try:
         tools = folder / "c"
         write_workspace(workspace, folder / "w")
@@ -76,7 +82,9 @@ async def author(
     if channel.failures:
         raise SessionFailedError(f"drafts' channel: {channel.failures[0]}") from channel.failures[0]
     if kept_waiting:
-        raise SessionFailedError("the command that waited for a draft check met its wall limit before the answer came")
+        raise SessionFailedError(
+            "the command that waited for a draft check or try met its wall limit before its answer"
+        )
     if episode.ended is EndReason.infra_failed:
         raise SessionFailedError(episode.failure)
     return Session(episode, host.submitted, memory)
@@ -85,8 +93,9 @@ async def author(
 class _Host:
     """What the drafts' channel asks of us."""
 
-    def __init__(self, check: Check) -> None:
+    def __init__(self, check: Check, attempt: Attempt | None) -> None:
         self._check = check
+        self._attempt = attempt
         self.busy = False
         self.submitted: bytes | None = None
 
@@ -97,6 +106,15 @@ class _Host:
         self.busy = True
         try:
             return await self._check(archive)
+        finally:
+            self.busy = False
+
+    async def attempt(self, archive: bytes, attempts: int) -> Sequence[Tried]:
+        if self._attempt is None:
+            raise DraftRefusedError("drafts cannot be tried here")
+        self.busy = True
+        try:
+            return await self._attempt(archive, attempts)
         finally:
             self.busy = False
 
