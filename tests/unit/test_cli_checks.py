@@ -1,11 +1,16 @@
 """Parts of `env check`: what is found to be checked, what is kept, what the cache lets go, when a change counts."""
 
 import asyncio
+import bz2
+import gzip
 import io
+import lzma
 import os
 import re
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -59,6 +64,39 @@ def test_a_tar_with_and_without_its_folder_gives_the_same_files(tmp_path: Path) 
             tar.add(tmp_path / "task", inside)
     assert digest(pack(read_tar(tmp_path / "with.tar"))) == digest(pack(greeting()))
     assert digest(pack(read_tar(tmp_path / "without.tar.xz"))) == digest(pack(greeting()))
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_tar_with_bytes_changed_in_the_middle_is_refused(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "f").write_bytes(Random(0).randbytes(20_000))
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        tar.add(tmp_path / "f", "task/f")
+    whole = compress((tmp_path / "x.tar").read_bytes())
+    middle = len(whole) // 2
+    changed = bytes(255 - byte for byte in whole[middle : middle + 40])
+    (tmp_path / "x.tar").write_bytes(whole[:middle] + changed + whole[middle + 40 :])
+    with pytest.raises(ArchiveError, match="no tar file that can be read"):
+        read_tar(tmp_path / "x.tar")
+
+
+def test_headers_of_a_tar_that_ask_for_too_much_are_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 3 * 2**30
+    path.write_bytes(header.tobuf(tarfile.GNU_FORMAT))
+    os.truncate(path, 3 * 2**30 + 1024)
+    with pytest.raises(ArchiveError, match="more than 536870912 bytes"):
+        read_tar(path)
+    header.size = 0
+    path.write_bytes(header.tobuf() * 2000)
+    with pytest.raises(ArchiveError, match="no tar file that can be read"):
+        read_tar(path)
+    minus = bytearray(tarfile.TarInfo("f").tobuf())
+    minus[124:136], minus[148:156] = b"\xff" * 12, b" " * 8
+    minus[148:156] = b"%06o\0 " % sum(minus)
+    path.write_bytes(bytes(minus) + bytes(1024))
+    with pytest.raises(ArchiveError, match="bound of files or bytes"):
+        read_tar(path)
 
 
 def test_a_file_that_is_no_tar_or_ends_too_early_is_refused(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """What is to be checked: a task directory, a tar file of one, or every task below a directory."""
 
+import bz2
+import gzip
 import io
+import lzma
 import os
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -12,6 +16,11 @@ from services.kernel.archive import BYTES_MAX, FILES_MAX, ArchiveError, FileEntr
 
 PARTS = ("instruction.md", "environment", "solution", "tests")
 """A folder that holds two of these is a task, if a poor one: its task.toml is missing."""
+
+
+TAR_BYTES_MAX = 2 * BYTES_MAX
+"""Of a tar file, unpacked: headers, padding and times of BYTES_MAX content."""
+_UNPACK = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\0", lzma.open))
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ def read_tar(path: Path) -> dict[str, FileEntry]:
     files: dict[str, FileEntry] = {}
     left = BYTES_MAX
     try:
-        with tarfile.open(path) as tar:
+        with _unpacked(path) as stream, tarfile.open(fileobj=stream, mode="r:") as tar:
             for member in tar:
                 name = member.name.removeprefix("./")
                 if member.isdir():
@@ -87,13 +96,40 @@ def read_tar(path: Path) -> dict[str, FileEntry]:
                 if name in files:
                     raise ArchiveError(f"{name!r}: twice in the archive")
                 left -= member.size
-                if left < 0 or len(files) == FILES_MAX:
+                if member.size < 0 or left < 0 or len(files) == FILES_MAX:
                     raise ArchiveError(f"{name!r}: here the archive goes over its bound of files or bytes")
                 content = tar.extractfile(member) or io.BytesIO()
                 files[name] = FileEntry(content.read(), bool(member.mode & 0o100))
-    except (tarfile.TarError, EOFError) as error:
+            while stream.read(1 << 20):
+                pass  # what was packed tells only at its end whether it is whole
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, RecursionError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        # An OSError without a number comes from who unpacks, not from the disk.
         raise ArchiveError(f"{path} is no tar file that can be read: {error}") from error
     return _below_task_folder(files)
+
+
+class _Bounded(io.BufferedReader):
+    """Says no before it reads or unpacks more than TAR_BYTES_MAX: headers may ask for any number of bytes at once."""
+
+    _left = TAR_BYTES_MAX
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        size = TAR_BYTES_MAX if size is None or size < 0 else size
+        self._left -= size
+        if self._left < 0:
+            raise ArchiveError(f"the archive has more than {TAR_BYTES_MAX} bytes")
+        return super().read(size)
+
+
+def _unpacked(path: Path) -> _Bounded:
+    with path.open("rb") as file:
+        head = file.read(6)
+    for magic, unpack in _UNPACK:
+        if head.startswith(magic):
+            return _Bounded(unpack(path))
+    return _Bounded(io.FileIO(path))
 
 
 def _below_task_folder(files: dict[str, FileEntry]) -> dict[str, FileEntry]:
