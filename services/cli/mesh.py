@@ -135,14 +135,14 @@ class Mesh:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=clean_environment() | self._keys(service.role) | {"TMPDIR": str(service.folder / "tmp")},
+                env=clean_environment() | self.keys(service.role) | {"TMPDIR": str(service.folder / "tmp")},
                 cwd="/",
                 start_new_session=True,
             )
         service.starts += 1
         self.tell()
 
-    def _keys(self, role: str) -> dict[str, str]:
+    def keys(self, role: str) -> dict[str, str]:
         """Keys of endpoints that stand in variables of ours: for those services alone that ask models."""
         names = key_variables(self.folder.endpoints) if role in ASKING else ()
         return {name: os.environ[name] for name in names if name in os.environ}
