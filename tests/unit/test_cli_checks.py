@@ -138,6 +138,16 @@ def test_what_could_not_be_checked_is_not_kept_and_a_torn_file_is_nothing(tmp_pa
     assert kept.get(ENV) is None
 
 
+def test_a_folder_that_takes_no_verdicts_costs_only_that_they_are_not_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "full").write_text("a file where the folder should be")
+    kept = KeptVerdicts(tmp_path / "full", {})
+    kept.keep(verdict())
+    assert kept.get(ENV) is None
+    assert "is not kept" in caplog.text
+
+
 def test_the_cache_is_trimmed_only_by_one_that_has_it_alone(tmp_path: Path) -> None:
     cache = CheckCache(tmp_path, bytes_max=0, trim_every_s=0.0)
     layers = LayerCache(cache.workshop / "layers")

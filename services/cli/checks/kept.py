@@ -4,6 +4,7 @@ A verdict is kept under all that it rests on: the task's bytes, our code, rules,
 What could not be checked is not kept: the next time may be better.
 """
 
+import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ import msgspec
 
 from schemas.identity import digest_of
 from services.cli.checks.verdict import TaskVerdict, Word
+
+_LOG = logging.getLogger(__name__)
 
 
 class KeptVerdicts:
@@ -31,19 +34,26 @@ class KeptVerdicts:
         try:
             found = msgspec.json.decode(path.read_bytes(), type=TaskVerdict)
             os.utime(path)
-        except (FileNotFoundError, msgspec.MsgspecError):
-            return None
+        except (OSError, msgspec.MsgspecError):
+            return None  # what cannot be read is found out again
         return msgspec.structs.replace(found, kept=True)
 
     def keep(self, verdict: TaskVerdict) -> None:
         if verdict.env is None or verdict.verdict is Word.unchecked:
             return
         path = self._path(verdict.env)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(verdict))
-        Path(beside).replace(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, beside = tempfile.mkstemp(dir=path.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(msgspec.json.encode(verdict))
+                Path(beside).replace(path)
+            except BaseException:
+                Path(beside).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            _LOG.warning("the verdict on %s is not kept: %s", verdict.task, error)
 
     def _path(self, env: str) -> Path:
         key = digest_of(env.encode() + b"\0" + self._basis)
