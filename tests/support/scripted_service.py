@@ -14,9 +14,11 @@ import msgspec
 
 from schemas.envelope import Event
 from schemas.outcomes import Role
+from schemas.parts import Usage
 from services.kernel import service
 from services.kernel.delivery import Answer
 from services.kernel.options import ServiceOptions
+from services.kernel.spool import count_tokens
 from tests.support.script import Script, chance
 from tests.support.wheel import POLICIES
 
@@ -25,8 +27,12 @@ SHORTEST_S, LONGEST_S = 0.05, 0.15
 
 class ScriptedHandler:
     async def handle(self, event: Event, try_: int) -> Sequence[Answer]:
+        answers = Script().answer(event.body)
+        for message in answers:
+            usage = getattr(message, "usage", Usage())
+            count_tokens(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
         await asyncio.sleep(SHORTEST_S + (LONGEST_S - SHORTEST_S) * chance("time", event.id, try_))
-        return [Answer(message) for message in Script().answer(event.body)]
+        return [Answer(message) for message in answers]
 
 
 async def main(role: Role, options: ServiceOptions) -> None:
