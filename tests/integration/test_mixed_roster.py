@@ -1,6 +1,8 @@
 """A wheel whose proposers are a built-in brain and one model in three arms: bound, answered and replayed alike."""
 
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
@@ -8,14 +10,28 @@ from msgspec import UNSET
 
 from schemas.codec import decode, encode
 from schemas.envelope import Event, Meta
-from schemas.messages import EnvAbandoned, EnvProposed, EnvRequested, Message, RosterChanged, RoundClosed
+from schemas.messages import (
+    EnvAbandoned,
+    EnvProposed,
+    EnvRequested,
+    Message,
+    PoolChanged,
+    RolloutRequested,
+    RosterChanged,
+    RoundClosed,
+    RoundPlanned,
+    UpdatePlanned,
+)
 from schemas.models import ModelRules, Price
-from schemas.outcomes import Role
+from schemas.outcomes import Purpose, Role
 from schemas.parts import Arm, RosterEntry
 from schemas.topology import DECIDERS
+from services.observer.views.decisions_level import decisions_level
 from tests.property.test_policies import decisions
+from tests.support.histories import History, RecordedWheel
 from tests.support.memory_wheel import MemoryWheel
-from tests.support.wheel import Wheel, hidden, opening
+from tests.support.script import Script, fake_digest
+from tests.support.wheel import POLICIES, Wheel, hidden, opening
 
 SEED = 7
 RULES = ModelRules(endpoint="local", model="org/big-7b", price=Price(completion_usd=10.0), extra={"top_k": 20})
@@ -67,3 +83,41 @@ def test_how_a_model_is_asked_is_part_of_the_round_and_a_built_in_one_says_nothi
     raw = encode(built_in, Meta())
     assert b"rules" not in raw
     assert decode(raw).body == built_in
+
+
+@dataclass(frozen=True)
+class Trying(Script):
+    """Authors that try a draft on the solver before they propose."""
+
+    def answer(self, work: Message) -> list[Message]:
+        answers = super().answer(work)
+        if not isinstance(work, EnvRequested):
+            return answers
+        tried = RolloutRequested(
+            round=work.round,
+            env=fake_digest("draft", *work.key()),
+            checkpoint_version=work.checkpoint_version,
+            checkpoint=fake_digest("solver"),
+            purpose=Purpose.draft,
+            attempts=4,
+            seed=1,
+            slot=work.slot,
+            revision=work.revision,
+        )
+        return [tried, *answers]
+
+
+async def test_tries_are_in_the_log_and_replay_and_decide_nothing() -> None:
+    plain, wheel = Wheel().turn(mixed()), RecordedWheel(Trying())
+    trying = wheel.turn(mixed())
+    tries = [e for e in trying if isinstance(e.body, RolloutRequested) and e.body.purpose is Purpose.draft]
+    assert len(tries) == len([event for event in trying if isinstance(event.body, EnvRequested)]) > 10
+    assert decided(trying) == decided(plain)
+    source = History(tuple(wheel.records), {}).source()
+    assert decisions_level(source, POLICIES).equal
+
+
+def decided(events: Iterable[Event]) -> dict[str, str]:
+    """What follows from the rest of the run, if the tries decide nothing."""
+    kinds = (EnvRequested, RoundPlanned, PoolChanged, UpdatePlanned)
+    return {event.id: event.body_digest for event in events if isinstance(event.body, kinds)}
