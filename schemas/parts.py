@@ -63,6 +63,8 @@ class Assignment(Section, frozen=True, kw_only=True):
     """Name of the test that failed most often in the cited rollouts."""
     rollouts: tuple[CitedRollout, ...] = ()
     past: tuple[str, ...] = ()
+    trajectories: tuple[str, ...] | UnsetType = UNSET
+    """Attempts of other agents on the parent, where it was imported with some."""
 
 
 class Slot(Section, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """Messages about environments: plans, requests, proposals, verdicts, the pool."""
 
+from msgspec import UNSET, UnsetType
+
 from schemas.identity import Part
 from schemas.messages.body import Message
 from schemas.outcomes import Abandoned, Calibration, Nature, Verdict
@@ -143,6 +145,8 @@ class EnvImported(Message, frozen=True, kw_only=True):
     env: str
     source: str
     licence: str
+    trajectories: tuple[str, ...] | UnsetType = UNSET
+    """Artifacts with attempts of other agents on it, in one form whatever they came in."""
 
     def key(self) -> tuple[Part, ...]:
         return (self.ordinal,)

@@ -106,6 +106,9 @@ def _wheel(group: Group) -> None:
     up = _command(group, "up", "wheel:up", "Start a run on this machine, or resume the one in that folder.")
     up.add_argument("-c", "--config", type=Path, metavar="FILE", help="run.toml of a new run")
     up.add_argument("--folder", type=Path, metavar="DIR", help="run folder; without it by the name in run.toml")
+    up.add_argument(
+        "--import", dest="import_", type=Path, metavar="DIR", help="with -c: Harbor tasks that round 0 starts from"
+    )
     up.add_argument("--solvers", type=int, metavar="N", help="how many solver processes, over run.toml")
     up.add_argument("--seed", type=int, help="seed of a new run, over run.toml")
     stop = _command(group, "stop", "wheel:stop", "Stop a running mesh; `up` on its folder goes on later.")
@@ -292,6 +295,18 @@ def _roster(group: Group) -> None:
         metavar="X",
         help="share of the work; below 1 the present ones keep the rest",
     )
+    sentence = "Bring Harbor tasks into a run as parents of assignments, once they pass the gates."
+    bring = _command(group, "import", "importing:import_tasks", sentence)
+    bring.add_argument("folder", metavar="DIR", type=Path, help="task directory, tar file of one, directory of tasks")
+    _run_of(bring, option=True)
+    bring.add_argument("--licence", default="unknown", metavar="X", help="of the tasks, as SPDX names it")
+    bring.add_argument(
+        "--trajectories",
+        type=Path,
+        metavar="PATH",
+        help="attempts of others on the one task, for authors to read: a file of ATIF or mini-swe-agent, or a folder",
+    )
+    _json(bring)
     sentence = "Say which of two proposers makes better environments, and how sure that is."
     compare = _command(group, "compare", "compare:compare_proposers", sentence)
     compare.add_argument("one", metavar="A", help="name of a proposer, or NAME/ARM for one arm of it")

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from services.cli.folder import RunFolder
 from services.cli.live import Live
 from services.cli.mesh import Mesh, build
 from services.cli.outcome import CliError, Exit, say
+from services.cli.seeds import UNKNOWN_LICENCE, say_imports
 from services.cli.users import GID, Users, choose_users
 from services.kernel.delivery import read_event
 from services.kernel.log import EventLog
@@ -42,8 +43,12 @@ class Turn:
 
 
 @asynccontextmanager
-async def turn(folder: RunFolder, file: RunFile, *, quiet: bool = False) -> AsyncIterator[Turn]:
-    """Runs the mesh to its end; inside the `async with` only nats-server is left. Nothing remains behind it."""
+async def turn(
+    folder: RunFolder, file: RunFile, *, seeds: Mapping[str, bytes] | None = None, quiet: bool = False
+) -> AsyncIterator[Turn]:
+    """Runs the mesh to its end; inside the `async with` only nats-server is left. Nothing remains behind it. `seeds`
+    are archives of tasks, by name, that a new run begins with.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -58,7 +63,7 @@ async def turn(folder: RunFolder, file: RunFile, *, quiet: bool = False) -> Asyn
         mesh = build(folder, file, server, users, f"{base.kind} {base.digest[:16]}")
         try:
             async with joined(folder, server.url, live=True, create=True) as run:
-                await _prepare(run, file, base, users)
+                await _prepare(run, file, base, users, seeds or {})
                 live = Live(quiet=quiet)
                 _announce(folder, mesh, quiet)
                 try:
@@ -80,7 +85,7 @@ def _interruptible(loop: asyncio.AbstractEventLoop) -> None:
         signal.signal(number, signal.default_int_handler)
 
 
-async def _prepare(run: OpenRun, file: RunFile, base: Base, users: Users) -> None:
+async def _prepare(run: OpenRun, file: RunFile, base: Base, users: Users, seeds: Mapping[str, bytes]) -> None:
     """A new log gets its beginning; an old one must be about the same science and base."""
     root = run.artifacts.root
     root.mkdir(exist_ok=True)
@@ -91,7 +96,11 @@ async def _prepare(run: OpenRun, file: RunFile, base: Base, users: Users) -> Non
     began = await begun(run.log)
     if began is None:
         await genesis.begin(run.log, run.artifacts, file, base)
+        if seeds:
+            await say_imports(run, seeds, UNKNOWN_LICENCE)
         return
+    if seeds:
+        raise CliError("this run has begun: bring more tasks into it with `envwheel import`")
     check_same(began.science, file.science)
     if began.seed != file.seed:
         raise CliError(f"this run began with seed {began.seed}, not {file.seed}: use another --folder for a new run")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from schemas.budget import BudgetBook
@@ -30,6 +31,7 @@ from schemas.parked import OpenWork
 from schemas.parts import Assignment, CitedRollout, Evidence, RosterEntry, Slot
 from schemas.roster import by_share, for_pair, in_force
 from schemas.rules import commonest_failure, mean_std
+from schemas.seeds import SeedBook
 from schemas.slots import SlotBook, SlotState, Stage, to_diagnose
 
 VERSION = 1
@@ -62,6 +64,9 @@ class View:
     book: SlotBook = field(default_factory=lambda: SlotBook(0))
     parents: list[Parent] = field(default_factory=list)
     """As they stood when the round was planned: later waves choose from the same."""
+    seeds: SeedBook = field(default_factory=SeedBook)
+    postponed: int | None = None
+    """The round that is planned once all imports are checked and tried."""
     bound: dict[int, RosterEntry] = field(default_factory=dict)
     """With paired slots: who has each of them, revisions included."""
     undiagnosed: dict[int, EnvCalibrated] = field(default_factory=dict)
@@ -98,6 +103,7 @@ def _react(view: View, event: Event) -> list[Message]:
     body = event.body
     said = view.work.fold(event.id, body)
     view.budget.fold(event.id, body)
+    view.seeds.fold(event.id, body)
     if view.finished:
         return []
     match body:
@@ -133,6 +139,8 @@ def _react(view: View, event: Event) -> list[Message]:
             said += _answered(view, body)
         case _:
             pass
+    if view.postponed is not None and not view.seeds.waiting:
+        said += _plan_round(view, view.postponed)
     return view.budget.allowed(said)
 
 
@@ -191,6 +199,9 @@ def _plan_round(view: View, round_: int) -> list[Message]:
     run = view.run
     if run is None or view.checkpoint is None or round_ >= run.science.rounds or round_ <= view.book.round:
         return []
+    view.postponed = round_ if view.seeds.waiting else None
+    if view.postponed is not None:
+        return []
     view.parents = _parents(view)
     view.book.round, view.book.wave, view.book.slots, view.bound = round_, -1, {}, {}
     return [_plan_wave(view, 0, run.science.pool.admit_per_round, run.science.pool.waves_max - 1)]
@@ -214,10 +225,10 @@ def _plan_wave(view: View, wave: int, count: int, waves_left: int) -> RoundPlann
 
 
 def _parents(view: View) -> list[Parent]:
-    """Pool members with the newest rollouts on them, in an order of the seed."""
+    """Pool members and imports with the newest rollouts on them, in an order of the seed."""
     run, _ = _known(view)
     parents = []
-    for env in permutation(view.members, run.seed, "parents", view.pool_version):
+    for env in permutation({*view.members, *view.seeds.ready}, run.seed, "parents", view.pool_version):
         rollouts = sorted(view.records.get(env, []), key=lambda rollout: (rollout.attempt, rollout.id))
         if not rollouts:
             continue
@@ -248,6 +259,7 @@ def _assign(view: View, slot: int) -> Assignment:
         commonest_failure=parent.failure,
         rollouts=parent.rollouts,
         past=past,
+        trajectories=view.seeds.trajectories.get(parent.env, UNSET),
     )
 
 

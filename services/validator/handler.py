@@ -64,7 +64,7 @@ class ValidatorHandler:
         answer: Message
         match event.body:
             case EnvProposed() as body:
-                case = await self._case(body.env, body.pool_version)
+                case = await self._case(body.env, body.pool_version, body.parent)
                 verdict, gates = await self._judge(case, GATES, observations)
                 answer = EnvValidated(
                     round=body.round,
@@ -124,13 +124,15 @@ class ValidatorHandler:
             evidence=content if finding.content else None,
         )
 
-    async def _case(self, env: str, pool_version: int) -> Case:
+    async def _case(self, env: str, pool_version: int, parent: str | None = None) -> Case:
+        """`parent` may be an import, which is in no pool: a copy of it is a duplicate all the same."""
+        parents = {parent: self._sketch(parent)} if parent is not None else {}
         return Case(
             digest=env,
             archive=self._artifacts.get(env),
             workshop=self._workshop,
             grams=self._grams,
-            pool=await self._pool(pool_version),
+            pool=await self._pool(pool_version) | parents,
             duplicate_similarity=self._science.pool.duplicate_similarity,
             rules=self._science.gates,
         )

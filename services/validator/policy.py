@@ -35,6 +35,7 @@ from schemas.parked import OpenWork
 from schemas.parts import PoolEntry, PoolLeaving
 from schemas.rot import RotBook
 from schemas.rules import calibration_outcome, commonest_failure, enough, likeness, mean_std, near_edge
+from schemas.seeds import SeedBook
 from schemas.slots import SlotBook, Stage, to_diagnose
 
 VERSION = 1
@@ -99,6 +100,7 @@ class View:
         )
     )
     budget: BudgetBook = field(default_factory=BudgetBook)
+    seeds: SeedBook = field(default_factory=SeedBook)
     seen: set[str] = field(default_factory=set)
     decided: tuple[str, tuple[Message, ...]] = ("", ())
 
@@ -125,6 +127,7 @@ def _react(view: View, event: Event) -> list[Message]:
     body = event.body
     said = view.work.fold(event.id, body)
     view.budget.fold(event.id, body)
+    view.seeds.fold(event.id, body)
     if view.finished:
         return []
     match body:
@@ -154,7 +157,7 @@ def _react(view: View, event: Event) -> list[Message]:
             _take_pool(view, body)
         case _:
             pass
-    return view.budget.allowed(said)
+    return view.budget.allowed([*said, *view.seeds.ask(view.run, view.checkpoint)])
 
 
 def _round_planned(view: View, body: RoundPlanned) -> list[Message]:

@@ -149,6 +149,14 @@ async def test_the_pool_is_that_of_the_version_which_the_work_names(bench: Bench
         await bench.handle(proposed(member, pool_version=2))
 
 
+async def test_a_copy_of_its_parent_is_a_duplicate_also_where_the_parent_is_in_no_pool(bench: Bench) -> None:
+    env = bench.store.put(pack(greeting()))
+    said = (await bench.handle(msgspec.structs.replace(proposed(env), parent=env))).message
+    assert isinstance(said, EnvValidated)
+    failed = next(gate for gate in said.gates if gate.outcome is GateOutcome.failed)
+    assert failed.gate == "not a duplicate"
+
+
 async def test_an_imported_environment_is_judged_and_a_missing_one_is_trouble_of_the_store(bench: Bench) -> None:
     env = bench.store.put(pack(greeting()))
     said = (await bench.handle(EnvImported(ordinal=3, env=env, source="here", licence="CC0-1.0"))).message

@@ -5,6 +5,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,8 @@ async def demo(arguments: argparse.Namespace) -> int:
 
 async def up(arguments: argparse.Namespace) -> int:
     """Resumes the run in the folder where there is one; else starts a new one there."""
+    from services.cli.seeds import read_archives
+
     if arguments.config is None:
         folder = RunFolder(arguments.folder) if arguments.folder else find_run(None)
         if not folder.exists():
@@ -44,7 +47,8 @@ async def up(arguments: argparse.Namespace) -> int:
     file = read_runfile(text, where=str(arguments.config), profile=profile_text)
     name = file.deployment.name or arguments.config.absolute().parent.name
     root = arguments.folder or Path(file.deployment.folder) / name
-    return await _turn(RunFolder(root), _named(file, root, arguments))
+    seeds = read_archives(arguments.import_) if arguments.import_ else {}
+    return await _turn(RunFolder(root), _named(file, root, arguments), seeds)
 
 
 async def stop(arguments: argparse.Namespace) -> int:
@@ -85,7 +89,7 @@ async def _finish(folder: RunFolder) -> None:
             return
 
 
-async def _turn(folder: RunFolder, file: RunFile) -> int:
+async def _turn(folder: RunFolder, file: RunFile, seeds: Mapping[str, bytes] | None = None) -> int:
     from services.cli.summary import conclude
     from services.cli.turn import check_same, turn
 
@@ -97,7 +101,7 @@ async def _turn(folder: RunFolder, file: RunFile) -> int:
         folder.save(file)
     else:
         folder.create(file)
-    async with turn(folder, file) as ended:
+    async with turn(folder, file, seeds=seeds) as ended:
         if ended.finished:
             return await conclude(ended.run, ended.live.progress)
         say(f"stopped; `envwheel up --folder {_short(folder.root)}` goes on")

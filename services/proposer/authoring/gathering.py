@@ -39,6 +39,7 @@ async def gather(request: EnvRequested, log: EventLog, run: str, artifacts: Arti
         previous=_tree(request.evidence.env if request.evidence else None, artifacts),
         diagnosis=notes[-1] if len(notes) > len(order.rollouts) else None,
         rollouts=notes[: len(order.rollouts)],
+        trajectories=[artifacts.get(each) for each in order.trajectories or ()],
         memory={path: entry for path, entry in lasting.items() if not path.startswith(TOOLS)},
         tools={path.removeprefix(TOOLS): entry for path, entry in lasting.items() if path.startswith(TOOLS)},
         past=[unpack(artifacts.get(env)) for env in order.past],

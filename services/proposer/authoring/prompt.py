@@ -25,6 +25,7 @@ ORDER = (
     "parent/",
     "rollouts/index.json",
     "rollouts/",
+    "trajectories/",
     "memory/",
     "past/",
 )

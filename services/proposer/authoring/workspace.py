@@ -42,6 +42,8 @@ class Workspace:
     diagnosis: RolloutNote | None = None
     """Of a draft that was too hard: an attempt on it that had hints from its solution."""
     rollouts: Sequence[RolloutNote] = ()
+    trajectories: Sequence[bytes] = ()
+    """JSON text of attempts that other agents made on the parent."""
     memory: Tree | None = None
     tools: Tree | None = None
     past: Sequence[Tree] = ()
@@ -70,6 +72,7 @@ def workspace_files(workspace: Workspace) -> dict[str, FileEntry]:
         found[f"{DIAGNOSIS}attempt.json"] = FileEntry(diagnosis.transcript)
         if diagnosis.verifier is not None:
             found[f"{DIAGNOSIS}verifier.txt"] = FileEntry(diagnosis.verifier)
+    found |= {f"trajectories/{n:03}.json": FileEntry(text) for n, text in enumerate(workspace.trajectories)}
     trees = {"parent": workspace.parent, "previous": workspace.previous}
     trees |= {"memory": workspace.memory, "tools": workspace.tools}
     trees |= {f"past/{index:03}": tree for index, tree in enumerate(workspace.past)}
