@@ -12,6 +12,7 @@ from schemas.science import TrainingRules
 from services.kernel.artifacts import ArtifactStore
 from services.kernel.delivery import Answer
 from services.kernel.errors import Unreadable
+from services.kernel.meter import Watch
 from services.kernel.models.checkpoint import Checkpoint
 from services.trainer.learner.rollouts import read_groups
 from services.trainer.learner.step import Metrics, NonFiniteGradientError, NoSignalError, Settings, update
@@ -26,7 +27,7 @@ class TrainerHandler:
         self._temperature = temperature
 
     async def handle(self, event: Event, try_: int) -> Sequence[Answer]:
-        started_ns, began_s = time.time_ns(), time.process_time()
+        watch, began_s = Watch(), time.process_time()
         match event.body:
             case RunStarted():
                 answer = self._cold_start(event.body)
@@ -34,7 +35,8 @@ class TrainerHandler:
                 answer = await asyncio.to_thread(self.update, event.body)
             case _:
                 raise Unreadable(f"{event.body.name} is no work for the trainer")
-        return [Answer(answer, Meta(started_ns=started_ns, cpu_s=time.process_time() - began_s))]
+        meta = Meta(started_ns=watch.started_ns, wall_s=watch.wall_s(), cpu_s=time.process_time() - began_s)
+        return [Answer(answer, meta)]
 
     def _cold_start(self, run: RunStarted) -> CheckpointPublished:
         self._artifacts.get(run.checkpoint)
