@@ -170,7 +170,7 @@ def _scan(folder: str) -> list[tuple[int, str]]:
     for entry in found:
         try:
             status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         sizes.append((status.st_blocks * 512 + ENTRY_BYTES, entry.path if stat.S_ISDIR(status.st_mode) else ""))
     return sizes
