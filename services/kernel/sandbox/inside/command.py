@@ -65,6 +65,14 @@ class Tree:
         while self.reap() and time.monotonic() < until:
             time.sleep(0.001)
 
+    def fork(self) -> int:
+        """As os.fork. What earlier commands left may fill the table of processes: then it is ended first."""
+        try:
+            return os.fork()
+        except BlockingIOError:
+            self.end()
+            return os.fork()
+
     def drain_lingering(self) -> None:
         """Background processes keep a reader for what they print, or the next line would end them; it is not kept."""
         for fd in list(self.lingering):
@@ -102,7 +110,7 @@ class Command:
         feeds = [Feed(data) if data else None for data in (stdin, script)]
         inherited = [self._null_fd if feeds[0] is None else feeds[0].read_fd, out_write, out_write]
         script_fd = -1 if feeds[1] is None else feeds[1].read_fd
-        self._pid = os.fork()
+        self._pid = self._tree.fork()
         if self._pid == 0:
             become(argv, env, cwd, self._bounds, inherited, script_fd, self._account)
         self._tree.statuses[self._pid] = None
