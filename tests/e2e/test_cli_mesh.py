@@ -124,7 +124,7 @@ def test_the_finished_run_can_be_read_without_a_mesh(desk: Desk) -> None:
     assert [row["planned"] for row in report["rounds"]] == [3]
     assert report["valid"]["of"] >= 3
     roster = desk.json("roster", "runs/tiny")
-    assert [change["entries"][0]["name"] for change in roster] == ["procedural", "procedural-b"]
+    assert [place["entry"]["name"] for place in roster] == ["procedural", "procedural-b"]
     envs = desk.json("env", "list")
     assert {env["verdict"] for env in envs} <= {"valid", "invalid"}
     shown = desk.json("env", "show", envs[0]["env"][:10])
