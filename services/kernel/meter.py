@@ -48,12 +48,15 @@ _spending: ContextVar[Spending | None] = ContextVar("spending", default=None)
 
 @contextmanager
 def spending() -> Iterator[Spending]:
-    """Adds up what is run inside the block, also by the tasks that it starts."""
+    """Adds up what is run inside the block, also by the tasks that it starts; a block around it counts it too."""
+    outer = _spending.get()
     token = _spending.set(found := Spending())
     try:
         yield found
     finally:
         _spending.reset(token)
+        if outer is not None:
+            outer.cpu_s += found.cpu_s
 
 
 def spend(cpu_s: float) -> None:

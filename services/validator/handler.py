@@ -26,7 +26,7 @@ from services.kernel.delivery import Answer, read_event
 from services.kernel.errors import Unreadable
 from services.kernel.heldout.grams import Grams
 from services.kernel.log import EventLog
-from services.kernel.meter import CpuMeter, Watch
+from services.kernel.meter import CpuMeter, Watch, spending
 from services.kernel.workshop import Workshop
 from services.validator.gates.gate import Case, Finding, Gate
 from services.validator.gates.likeness import sketch_of
@@ -61,12 +61,24 @@ class ValidatorHandler:
     async def handle(self, event: Event, try_: int) -> Sequence[Answer]:
         watch = Watch()
         observations: dict[str, str] = {}
-        answer: Message
-        match event.body:
+        with spending() as spent:
+            answer = await self._answer(event.body, observations)
+        meta = Meta(
+            started_ns=watch.started_ns,
+            wall_s=watch.wall_s(),
+            cpu_s=self._meter.take(),
+            sandbox_cpu_s=spent.cpu_s,
+            observations=observations,
+        )
+        # The environment's own programs decide: a flaky one may end otherwise the next time, which is no bug of ours.
+        return [Answer(answer, meta, deterministic=False)]
+
+    async def _answer(self, work: Message, observations: dict[str, str]) -> Message:
+        match work:
             case EnvProposed() as body:
                 case = await self._case(body.env, body.pool_version, body.parent)
                 verdict, gates = await self._judge(case, GATES, observations)
-                answer = EnvValidated(
+                return EnvValidated(
                     round=body.round,
                     slot=body.slot,
                     revision=body.revision,
@@ -79,7 +91,7 @@ class ValidatorHandler:
                 verdict, gates = await self._judge(
                     await self._case(body.draft, body.pool_version), DRAFT_GATES, observations, draft=True
                 )
-                answer = DraftChecked(
+                return DraftChecked(
                     round=body.round,
                     slot=body.slot,
                     revision=body.revision,
@@ -89,16 +101,9 @@ class ValidatorHandler:
                 )
             case EnvImported() | EnvRecheckRequested() as body:
                 verdict, gates = await self._judge(await self._case(body.env, 0), GATES, observations)
-                answer = EnvRechecked(
-                    round=body.round, env=body.env, ordinal=body.ordinal, verdict=verdict, gates=gates
-                )
+                return EnvRechecked(round=body.round, env=body.env, ordinal=body.ordinal, verdict=verdict, gates=gates)
             case _:
-                raise Unreadable(f"{event.body.name} is no work for the validator")
-        meta = Meta(
-            started_ns=watch.started_ns, wall_s=watch.wall_s(), cpu_s=self._meter.take(), observations=observations
-        )
-        # The environment's own programs decide: a flaky one may end otherwise the next time, which is no bug of ours.
-        return [Answer(answer, meta, deterministic=False)]
+                raise Unreadable(f"{work.name} is no work for the validator")
 
     async def _judge(
         self, case: Case, gates: Sequence[Gate], observations: dict[str, str], *, draft: bool = False

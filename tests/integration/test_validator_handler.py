@@ -105,6 +105,7 @@ async def test_a_verdict_names_every_gate_and_its_evidence_is_in_the_store(bench
     assert {"oracle passes", "no-op fails"} <= observed.keys()
     assert answer.meta.cpu_s is not None
     assert answer.meta.cpu_s > 0
+    assert answer.meta.sandbox_cpu_s == pytest.approx(sum(each["cpu_s"] for each in observed.values()), abs=0.02)
     assert not answer.deterministic
 
 
