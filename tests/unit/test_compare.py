@@ -170,6 +170,18 @@ def test_lower_costs_are_better_ones() -> None:
     assert metric(found, "valid rate").verdict == "not yet known"
 
 
+def test_of_a_few_assignments_no_bootstrap_concludes_anything() -> None:
+    cheap, dear = (
+        [Answered(0, n, str(n).encode(), valid=True, tokens=t * (n + 9)) for n in range(4)] for t in (10, 30)
+    )
+    found = metric(compare("a", "b", cheap, dear), "tokens per valid environment")
+    assert found.interval is not None
+    assert found.interval[1] < 0
+    assert found.verdict == "not yet known"
+    assert found.more is not None
+    assert found.more >= 6
+
+
 def test_a_side_without_valid_environments_has_no_cost_of_one() -> None:
     none = [Answered(0, slot, b"x", valid=False, tokens=10) for slot in range(4)]
     some = [Answered(0, slot, b"y", valid=True, tokens=10) for slot in range(4)]

@@ -42,7 +42,7 @@ def _print(result: Comparison, left_out: int) -> None:
             _shown(metric.one),
             _shown(metric.other),
             "-" if metric.difference is None else f"{metric.difference:+.3g}",
-            "-" if metric.interval is None else f"[{metric.interval[0]:.3g}, {metric.interval[1]:.3g}]",
+            "-" if metric.interval is None else _interval(metric.interval),
             metric.test if metric.p is None else f"{metric.test} p={metric.p:.2g}",
         )
         for metric in result.metrics
@@ -57,6 +57,9 @@ def _print(result: Comparison, left_out: int) -> None:
 def _shown(estimate: Estimate) -> str:
     if estimate.value is None:
         return "-"
-    if estimate.interval is None:
-        return f"{estimate.value:.3g}"
-    return f"{estimate.value:.3g} [{estimate.interval[0]:.3g}, {estimate.interval[1]:.3g}]"
+    return f"{estimate.value:.3g} {_interval(estimate.interval)}" if estimate.interval else f"{estimate.value:.3g}"
+
+
+def _interval(interval: tuple[float, float]) -> str:
+    low, high = (round(end, 9) for end in interval)
+    return f"[{low:.3g}, {high:.3g}]"

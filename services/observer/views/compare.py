@@ -13,6 +13,8 @@ from services.observer.views.intervals import Interval, bonett_price, bootstrap,
 
 RESAMPLES = 2000
 SIGNIFICANT = 0.05
+BOOTSTRAP_MIN = 10
+"""Of fewer assignments a bootstrap interval is too narrow to conclude from."""
 WORTH_TELLING = 0.05
 """A difference of rates, or a share of the other side's value, below which a sample size is not worth planning for."""
 
@@ -187,10 +189,11 @@ def _metric(name: str, one: Estimate, other: Estimate, seen: _Seen) -> Metric:
     more: int | None = None
     difference, interval = seen.difference, seen.interval
     if difference is not None and interval is not None:
-        if not interval[0] <= 0 <= interval[1] and (seen.p is None or seen.p < SIGNIFICANT):
+        sure = seen.count >= BOOTSTRAP_MIN if seen.p is None else seen.p < SIGNIFICANT
+        if not interval[0] <= 0 <= interval[1] and sure:
             verdict = "better" if difference * seen.sign > 0 else "worse"
         elif (whole := needed(max(abs(difference), seen.least), interval, seen.count)) is not None:
-            more = max(1, whole - seen.count)
+            more = max(BOOTSTRAP_MIN - seen.count, whole - seen.count, 1)
     return Metric(
         name=name,
         one=one,
