@@ -5,9 +5,11 @@ through that one; healthy tasks of every shape go through all. With ENVWHEEL_COR
 all gates so many times, and every verdict must be the same each time.
 """
 
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -26,6 +28,7 @@ from tests.support.shop import case_of, open_shop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+_log = logging.getLogger(__name__)
 REPEATS = int(os.environ.get("ENVWHEEL_CORPUS_REPEATS", "0"))
 SOURCES = (
     malformed,
@@ -49,7 +52,7 @@ def gates_for(known: Known) -> Sequence[Gate]:
     cost = next(gate.cost for gate in GATES if gate.name == known.gate)
     if REPEATS or cost < Cost.repeating:
         return GATES if REPEATS else [gate for gate in GATES if gate.cost <= cost]
-    return [gate for gate in GATES if gate.cost < cost or gate.name in (known.gate, *known.also)]
+    return [gate for gate in GATES if gate.cost < cost or gate.name == known.gate]
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ async def test_a_fault_is_refused_by_the_gate_that_must_find_it(bench: Bench, kn
     failed = {gate.name: found.detail for gate, found in report.findings if found.outcome is FAILED}
     if known.needs and not failed:
         pytest.skip(not_varied(report, known.needs))
-    assert failed.keys() == {known.gate, *known.also}, told(report)
+    assert failed.keys() <= {known.gate, *known.also}, told(report)
     assert known.says in failed[known.gate]
 
 
@@ -119,6 +122,17 @@ async def test_its_healthy_twin_is_refused_by_none(bench: Bench, known: Known) -
 async def test_a_healthy_task_of_every_shape_goes_through_all_gates(bench: Bench, shape: Callable[[], Texts]) -> None:
     report = await bench.verdict(lambda: case_of(bench.shop, files_of(shape())))
     assert {found.outcome for _, found in report.findings} == {PASSED}, told(report)
+
+
+async def test_the_rate_of_false_alarms_is_none(bench: Bench) -> None:
+    """Said with `--log-cli-level=info`; with ENVWHEEL_CORPUS_REPEATS=1 every healthy task goes through all gates."""
+    makers = [(partial(twin_case, bench.shop, known), gates_for(known)) for known in CORPUS]
+    makers += [(partial(case_of, bench.shop, files_of(shape())), GATES) for shape in SHAPES]
+    verdicts = {make().digest: await bench.verdict(make, gates) for make, gates in makers}
+    alarms = [told(report) for report in verdicts.values() if FAILED in dict(outcomes(report)).values()]
+    bound = 1 - 0.05 ** (1 / len(verdicts))
+    _log.info("%d false alarms among %d healthy tasks: rate below %.3f (95%%)", len(alarms), len(verdicts), bound)
+    assert alarms == []
 
 
 async def test_every_gate_has_faults_to_find() -> None:

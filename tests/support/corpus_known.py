@@ -26,7 +26,7 @@ class Known:
     """What the faulty one meets there; the twin meets `twin_pool`."""
     twin_pool: tuple[Texts, ...] = ()
     also: tuple[str, ...] = ()
-    """Other gates of the same cost class that see the fault too."""
+    """Other gates of the same cost class that may see it too."""
     needs: str = ""
     """The variation of surroundings without which the fault does not show; empty where it always does."""
 
