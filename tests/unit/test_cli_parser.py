@@ -15,8 +15,8 @@ from tests.support.tree import ROOT
 COMMANDS = (
     "demo", "up", "stop", "status", "run", "log tail", "log show", "log verify", "log export", "env check",
     "env list", "env show", "env recheck", "env grams", "env cache show", "env cache clear",
-    "work list", "work retry", "work give-up", "roster", "swap proposer", "import", "compare", "replay", "report", "cost",
-    "models build", "models pull", "models list", "base build", "sandbox reap",
+    "work list", "work retry", "work give-up", "roster", "swap proposer", "import", "compare", "replay", "report",
+    "cost", "models build", "models pull", "models list", "base build", "sandbox reap",
 )  # fmt: skip
 
 
