@@ -149,6 +149,14 @@ WEAK: dict[str, tuple[Changes, list[str]]] = {
         },
         ["an expected answer that is rewritten"],
     ),
+    "the answer among others will do": (
+        {
+            "tests/test.sh": TEST_SH.replace(
+                '[ "$(cat /app/hello.txt 2>/dev/null)" = hi ]', "grep -qx 4711 /app/hello.txt"
+            )
+        },
+        ["every answer at once"],
+    ),
     "anything will do": ({"tests/test.sh": TEST_SH.replace("= hi ]", '!= "" ]')}, [PROGRAM, *GUESSES[1:]]),
     "nothing will do": (
         {"tests/test.sh": TEST_SH.replace('[ "$(cat /app/hello.txt 2>/dev/null)" = hi ]', "[ -f /app/hello.txt ]")},
@@ -167,6 +175,26 @@ async def test_tests_that_pay_for_no_work_are_found_with_the_attack_that_shows_i
     assert set(found.content["succeeded"]) >= set(names)
     assert not STATIC.keys() & set(found.content["succeeded"]) - set(names)
     assert f"{names[0]}: earns 1, an untouched environment 0" in found.detail
+
+
+EVALUATED = {
+    "a number that the shell runs": ("/app/n.txt", "[[ $(cat /app/n.txt) -eq 7 ]]"),
+    "a value that python runs": ("/app/n.txt", "python3 -I -c 'eval(open(\"/app/n.txt\").read())'"),
+    "a pickle that runs a program": ("/app/n.pkl", "python3 -I -m pickle /app/n.pkl"),
+}
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+async def test_data_that_the_verifier_evaluates_is_found_and_what_only_compares_it_is_not(
+    shop: Workshop, name: str
+) -> None:
+    path, line = EVALUATED[name]
+    asked = {"instruction.md": f"Write the word hi into /app/hello.txt and the number 7 into {path}.\n"}
+    found = await attacked(shop, greeting(asked | first(f"{line} 2> /dev/null")))
+    assert name in found.content["succeeded"]
+    assert f"the verifier runs what an agent left: {name}" in found.detail
+    sound = await attacked(shop, greeting(asked | first(f'[ "$(cat {path})" -eq 7 ] 2> /dev/null')))
+    assert (sound.outcome, sound.content["succeeded"]) == (GateOutcome.passed, []), sound
 
 
 async def test_what_breaks_the_verifier_hides_no_other_attack(shop: Workshop) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from services.validator.gates.attacks import NOTHING_DONE, Attack, python_payload, shell_payload
+from services.validator.gates.attacks_data import data_attacks
 
 NAMES_MAX = 40
 GUESS_REWARD_MAX = 0.5
@@ -72,7 +73,8 @@ def attacks_on(instruction: str, workdir: str) -> list[Attack]:
         )
         for name, text in texts.items()
     ]
-    return [program, idle, found, *([rewritten, *guesses] if paths else [])]
+    told = [rewritten, *guesses, *data_attacks(paths, GUESS_REWARD_MAX)]
+    return [program, idle, found, *(told if paths else [])]
 
 
 def _fill(paths: Sequence[str], text: str) -> str:
