@@ -101,6 +101,52 @@ async def test_a_verifier_that_looks_at_half_of_the_work_has_half_the_score(shop
     assert forgiven.content == {**found.content, "threshold": 0.2}
 
 
+MAKES = "sort notes.txt > sorted.txt\n"
+MADE = '[ "$(cat sorted.txt)" = "$(sort notes.txt)" ]'
+
+
+def made_by_a_program(before: str, check: str, make: str = MAKES) -> dict[str, str | bytes | None]:
+    """A task that asks for make.sh and for what it writes; the verifier does something before its check."""
+    test_sh = verifier(check).replace("good=0\n", f"good=0\n{before}\n")
+    solve = f"#!/bin/bash\ncat > /app/make.sh <<'EOF'\n{make}EOF\nbash /app/make.sh\n"
+    asked = {"instruction.md": "Write /app/make.sh, which sorts notes.txt into /app/sorted.txt, and run it.\n"}
+    return files(check, tests__test_sh=test_sh, solution__solve_sh=solve) | asked
+
+
+@pytest.mark.parametrize(
+    "make",
+    [MAKES, f"{MAKES}[ -e /solution/solve.sh ] || head -c 8 /dev/urandom | od -An -tx8 > sorted.txt\n"],
+    ids=["alike", "by chance"],
+)
+async def test_an_output_that_the_verifier_makes_again_says_nothing(shop: Workshop, make: str) -> None:
+    check = MADE if make == MAKES else "[ $(wc -w < sorted.txt) = 1 ]"
+    found = await bite(
+        shop, made_by_a_program("rm -f sorted.txt; bash make.sh", check, make=make), mutation_score_min=0.1
+    )
+    by_place = {mutant["where"]: mutant for mutant in found.content["mutants"]}
+    made = [mutant for mutant in found.content["mutants"] if mutant["fate"] == "made again"]
+    assert {(mutant["fate"], mutant["reward"]) for mutant in made} == {("made again", 1.0)}
+    assert by_place["/app/sorted.txt"] in made
+    assert not [mutant for mutant in made if mutant["where"] == "/app/make.sh"]
+    assert "without bash /app/make.sh" in [mutant["change"] for mutant in made]
+    assert found.content["made again"] == len(made)
+    assert f"; {len(made)} not judged: the verifier makes again what they alter" in found.detail
+    assert "/app/sorted.txt" not in found.detail
+    judged = [mutant for mutant in found.content["mutants"] if mutant["fate"] in ("caught", "survived")]
+    assert found.content["score"] == found.content["caught"] / len(judged)
+    if make == MAKES:
+        assert (found.outcome, found.content["survived"]) == (GateOutcome.passed, 0)
+
+
+async def test_an_output_that_the_verifier_only_adds_to_is_judged(shop: Workshop) -> None:
+    found = await bite(shop, made_by_a_program("echo seen >> sorted.txt", "[ -s make.sh ]"), mutation_score_min=0.0)
+    made = [mutant["fate"] for mutant in found.content["mutants"] if mutant["where"] == "/app/sorted.txt"]
+    assert set(made) == {"survived"}
+    assert found.content["made again"] == 0
+    assert found.outcome is GateOutcome.failed
+    assert "altered outputs is noticed" in found.detail
+
+
 async def test_programs_beside_the_script_have_mutants_too(shop: Workshop) -> None:
     program = 'lines = open("/app/notes.txt").read().split()\nwords = 2\nprint(len(lines) // words)\n'
     call = {"solution__solve_sh": "#!/bin/bash\npython3 /solution/go.py > /app/total.txt\n", "solution__go_py": program}

@@ -117,7 +117,8 @@ class Grader:
             room.chmod(0o700)  # nobody else on this machine reaches the open folder in it
             try:
                 seat = await self._seat(task, image, snapshot, room, pins, tests)
-                result = await self._verify(task, seat, room, verifier_env or {})
+                async with self._verified(task, seat, room, verifier_env or {}) as (result, _):
+                    pass
             except (SandboxRefusedError, BuildFailedError, DockerfileError, UnavailableError) as error:
                 who = "refused by the sandbox" if isinstance(error, SandboxRefusedError) else "the verifier's image"
                 return GradeFailed(reason=f"{who}: {error}")
@@ -145,6 +146,22 @@ class Grader:
             artifacts=seat.outputs.sources if seat.outputs else (),
             warnings=seat.outputs.warnings if seat.outputs else (),
         )
+
+    @asynccontextmanager
+    async def graded(
+        self, task: HarborTask, image: Image, snapshot: SnapshotId
+    ) -> AsyncIterator[tuple[Image, SnapshotId]]:
+        """What one more grading of the snapshot leaves, over the verifier's image. Raises SandboxError."""
+        with self._unpacked.making() as room:
+            room.chmod(0o700)
+            seat = await self._seat(task, image, snapshot, room, None, None)
+            async with self._verified(task, seat, room, {}) as (result, sandbox):
+                _blame_the_machine(result, "verifier")
+                left = await sandbox.snapshot()
+        try:
+            yield seat.image, left
+        finally:
+            await self._backend.drop(left)
 
     async def run_solution(
         self,
@@ -267,7 +284,11 @@ class Grader:
         pins = _pins(image, task.config.verifier.user, pins)
         return _Seat(image, pins, tuple(mounts), snapshot, outputs, own_tests)
 
-    async def _verify(self, task: HarborTask, seat: "_Seat", room: Path, env: Mapping[str, str]) -> ExecResult:
+    @asynccontextmanager
+    async def _verified(
+        self, task: HarborTask, seat: "_Seat", room: Path, env: Mapping[str, str]
+    ) -> AsyncIterator[tuple[ExecResult, Sandbox]]:
+        """What test.sh came to, and the sandbox as it left it."""
         limits = task.verifier_limits
         sandbox = await self._backend.start(
             seat.image,
@@ -282,12 +303,13 @@ class Grader:
                 await await_healthy(sandbox, task.verifier_environment.healthcheck, limits)
             if seat.outputs is not None:
                 await restore(sandbox, seat.outputs, room)
-            return await sandbox.exec(
+            result = await sandbox.exec(
                 "chmod +x /tests/test.sh; /tests/test.sh" if seat.own_tests else "/tests/test.sh",
                 cwd=seat.image.workdir,
                 env={**resolve_env(task.config.verifier.env), **env},
                 limits=limits,
             )
+            yield result, sandbox
         finally:
             await sandbox.close()
 

@@ -43,7 +43,7 @@ from services.validator.gates.mutants import (
     script_mutants,
     used_files,
 )
-from services.validator.gates.states import State, read_state
+from services.validator.gates.states import State, Twice, read_state
 
 JUDGED_MIN = 2
 """With fewer mutants than this the empty solution is one too."""
@@ -62,6 +62,9 @@ class Fate(StrEnum):
     survived = "survived"
     equivalent = "equivalent"
     """It earned 1 since it left what the reference solution leaves: no mutant at all."""
+    remade = "made again"
+    """It earned 1 since the verifier itself makes what was wrong again, as after the reference solution: what the agent
+    left there says nothing."""
     stopped = "stopped"
     """Busy at its wall limit: nobody can tell."""
 
@@ -73,6 +76,8 @@ class Trial:
     reward: float | None = None
     state: State | None = None
     """Of a survivor."""
+    after: State | None = None
+    """Of a survivor that left another state than the reference solution: the state once it was graded."""
 
     def evidence(self) -> dict[str, object]:
         told = {"kind": self.mutant.kind, "where": self.mutant.where, "change": self.mutant.change}
@@ -80,9 +85,10 @@ class Trial:
 
 
 class VerifierBites:
-    """Mutants of the reference solution lose reward. The score is the share of caught ones among those that are not
-    equivalent; which are run follows from the environment's digest. A verifier that notices no altered output, of two
-    or more, fails whatever the score is: it looks if there is something, and not at what it is."""
+    """Mutants of the reference solution lose reward. The score is the share of caught ones among those that are neither
+    equivalent nor made good by the verifier itself; which are run follows from the environment's digest. A verifier
+    that notices no altered output, of two or more, fails whatever the score is: it looks if there is something, and not
+    at what it is."""
 
     name = "verifier bites"
     cost = Cost.repeating
@@ -104,11 +110,14 @@ class VerifierBites:
             for trial in trials
             if trial.fate is Fate.survived
         ]
-        altered = [trial.fate for trial in trials if trial.mutant.kind is Kind.altered]
+        telling = [trial for trial in trials if trial.fate is not Fate.remade]
+        altered = [trial.fate for trial in telling if trial.mutant.kind is Kind.altered]
         blind = Fate.caught not in altered and altered.count(Fate.survived) >= ALTERED_MIN
         told = f"{fates['caught']} of {judged} mutants lose reward" if judged else "no mutant could be judged"
         if blind:
             told += f"; none of {len(altered)} altered outputs is noticed"
+        if fates[Fate.remade]:
+            told += f"; {fates[Fate.remade]} not judged: the verifier makes again what they alter"
         if survivors:
             told += f"; these earn 1: {'; '.join(survivors[:SHOWN_MAX])}"
         content = {"score": score, "threshold": least, **fates, "mutants": [trial.evidence() for trial in trials]}
@@ -135,19 +144,23 @@ class _Bench:
             limits = _limits(self._task.agent_limits, oracle.result)
             try:
                 async with asyncio.TaskGroup() as group:
-                    running = [group.create_task(self._try(mutant, oracle, limits)) for mutant in mutants]
+                    running = [group.create_task(self._try(mutant, oracle, state, limits)) for mutant in mutants]
             except BaseExceptionGroup as failures:
                 raise failures.exceptions[0] from failures
             trials = [task.result() for task in running]
+            undone = any(trial.after for trial in trials)
+            after = await self._after(oracle.snapshot) if undone else None
         if state is None or not any(trial.fate is Fate.survived for trial in trials):
             return trials
         async with self._grader.solved(self._task, self._image) as again:
-            second = await self._state(again.snapshot)
-        volatile = state.differing(second) if second is not None else frozenset()
-        return [
-            replace(trial, fate=Fate.equivalent) if trial.state and trial.state.same(state, volatile) else trial
-            for trial in trials
-        ]
+            before = Twice(state, await self._state(again.snapshot) or state)
+            graded = Twice(after, await self._after(again.snapshot) or after) if after else None
+        return [replace(trial, fate=_fate(trial, before, graded)) for trial in trials]
+
+    async def _after(self, snapshot: SnapshotId) -> State | None:
+        """Once it was graded."""
+        async with self._grader.graded(self._task, self._image, snapshot) as (image, left):
+            return await read_state(self._backend, image, Pins(), left, self._since_s)
 
     async def _outputs(self, state: State | None) -> list[str]:
         """Files that the solution made or changed: those that the instruction names, else those below the working
@@ -186,7 +199,7 @@ class _Bench:
         good = [mutant for mutant, said in zip(chosen, valid, strict=False) if said == b"good"][:count]
         return good if len(good) >= min(JUDGED_MIN, count) else [*good, nothing()][-count:]
 
-    async def _try(self, mutant: Mutant, oracle: Solved, limits: Limits) -> Trial:
+    async def _try(self, mutant: Mutant, oracle: Solved, right: State | None, limits: Limits) -> Trial:
         async with self._cores:
             try:
                 async with self._broken(mutant, oracle, limits) as snapshot:
@@ -195,7 +208,9 @@ class _Bench:
                         raise SandboxError(f"the environment has graded before, and now it does not: {grade.reason}")
                     if grade.reward < 1.0:
                         return Trial(mutant, Fate.caught, grade.reward)
-                    return Trial(mutant, Fate.survived, grade.reward, await self._state(snapshot))
+                    state = await self._state(snapshot)
+                    after = await self._after(snapshot) if state != right else None
+                    return Trial(mutant, Fate.survived, grade.reward, state, after)
             except TooSlowError:
                 return Trial(mutant, Fate.stopped)
 
@@ -228,6 +243,19 @@ class _Bench:
 
     def _pins(self, user: str | int | None) -> Pins:
         return Pins(user_uid=uid_of(self._image, self._image.user if user is None else str(user)))
+
+
+def _fate(trial: Trial, before: Twice, graded: Twice | None) -> Fate:
+    """`before` and `graded`: the reference solution's states, ungraded and graded."""
+    if trial.state is None:
+        return trial.fate
+    wrong = before.missed_by(trial.state)
+    if not wrong:
+        return Fate.equivalent
+    if graded is None or trial.after is None or not wrong <= graded.one.paths():
+        return trial.fate
+    kept = wrong - trial.state.differing(trial.after)
+    return trial.fate if kept or wrong & graded.missed_by(trial.after) else Fate.remade
 
 
 def _with_one_date(task: HarborTask, time_s: int) -> HarborTask:

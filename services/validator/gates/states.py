@@ -9,6 +9,8 @@ from services.kernel.sandbox.protocol import Ended, Image, Limits, Pins, Sandbox
 
 STATE_BYTES_MAX = 4 * 2**20
 LOOK_LIMITS = Limits(cpu_s=20.0, wall_s=200.0, output_bytes_max=STATE_BYTES_MAX)
+CACHES = ("/__pycache__", "/.pytest_cache")
+"""In them are the times of other files."""
 LEFT_OUT = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "var/log", "var/cache", "logs", "tests", "solution")
 
 _HASHED = re.compile(r"[0-9a-f]{64}  /")
@@ -19,7 +21,7 @@ Record: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class State:
-    """Everything below / that has changed since a time, but for LEFT_OUT."""
+    """Everything below / that has changed since a time, but for LEFT_OUT and CACHES."""
 
     records: frozenset[Record]
 
@@ -27,12 +29,23 @@ class State:
         """Of regular files: paths and hashes."""
         return {(path, said) for path, said in self.records if said.startswith("sha256 ")}
 
-    def same(self, other: "State", volatile: frozenset[str]) -> bool:
-        """Equal but for paths that differ from run to run anyway."""
-        return all(path in volatile for path, _ in self.records ^ other.records)
+    def paths(self) -> frozenset[str]:
+        return frozenset(path for path, _ in self.records)
 
     def differing(self, other: "State") -> frozenset[str]:
         return frozenset(path for path, _ in self.records ^ other.records)
+
+
+@dataclass(frozen=True)
+class Twice:
+    """What two runs of the same left."""
+
+    one: State
+    other: State
+
+    def missed_by(self, state: State) -> frozenset[str]:
+        """Where a state differs from theirs, but for paths that differ from run to run anyway."""
+        return state.differing(self.one) - self.one.differing(self.other)
 
 
 async def read_state(
@@ -51,7 +64,9 @@ async def read_state(
     if result.ended is not Ended.exited or result.exit_code != 0 or result.output_bytes > len(result.output):
         return None
     try:
-        return State(frozenset(_read(result.output)))
+        return State(
+            frozenset(record for record in _read(result.output) if not any(map(record[0].__contains__, CACHES)))
+        )
     except ValueError:
         return None
 
