@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest_asyncio
 from services.kernel.sandbox.protocol import (
     Ended,
     Limits,
+    Mount,
     Pins,
     Sandbox,
     SandboxError,
@@ -214,6 +216,22 @@ async def test_disk_use_is_limited_and_the_sandbox_stays_usable(sandbox: Sandbox
     assert (await sandbox.exec("rm /tmp/?")).ended is Ended.exited
     assert (await sandbox.exec("head -c 3M /dev/zero > /tmp/1", limits=limits)).ended is Ended.exited
     assert (await sandbox.exec("head -c 30M /dev/zero > /tmp/1; rm /tmp/1; truncate -s 1T /tmp/2")).exit_code != 0
+
+
+@pytest.mark.parametrize(
+    "script", ["head -c 8M /dev/zero > /logs/verifier/big", "cd /logs/verifier && for i in {1..20000}; do : > $i; done"]
+)
+async def test_what_is_written_to_a_mount_counts_too(rig: Rig, script: str) -> None:
+    folder = rig.folder / "mounted"
+    folder.mkdir()
+    folder.chmod(0o777)
+    sandbox = await rig.start(mounts=(Mount(folder, "/logs/verifier", writable=True),))
+    try:
+        result = await sandbox.exec(f"{script}; sleep 15", limits=replace(SMALL, disk_bytes_max=4 << 20))
+        assert result.ended is Ended.disk_limit
+    finally:
+        await sandbox.close()
+        shutil.rmtree(folder)
 
 
 async def test_after_a_limit_nothing_of_the_tree_is_left(sandbox: Sandbox) -> None:

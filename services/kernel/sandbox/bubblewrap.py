@@ -21,7 +21,7 @@ Not covered:
 - CPU shares and I/O rates; kernel memory (socket buffers, inodes); the limits overshoot by what happens between two
   looks (0.1 s);
 - CPU time of processes whose parent ignores SIGCHLD and that live less than 0.1 s; CPU time spent between two execs;
-- deleted files kept by mmap alone count to no disk limit; writable mounts count to none;
+- deleted files kept by mmap alone count to no disk limit;
 - uptime, load, CPU model and number, kernel version, mount options and layer paths in /proc are the host's.
 """
 

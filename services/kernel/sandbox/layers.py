@@ -7,7 +7,7 @@ below. The trees belong to an agent: names, depths and modes are hostile, links 
 import fnmatch
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -174,6 +174,16 @@ def _scan(folder: str) -> list[tuple[int, str]]:
             continue
         sizes.append((status.st_blocks * 512 + ENTRY_BYTES, entry.path if stat.S_ISDIR(status.st_mode) else ""))
     return sizes
+
+
+def trees_bytes(roots: Iterable[Path], bytes_max: int) -> int:
+    """Of several trees together."""
+    total = 0
+    for root in roots:
+        total += tree_bytes(root, bytes_max - total)
+        if total > bytes_max:
+            break
+    return total
 
 
 def _closed_bytes(folder: str, bytes_max: int, closed_depth: int) -> int:

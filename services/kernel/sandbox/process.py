@@ -10,7 +10,7 @@ from pathlib import Path
 
 from services.kernel.sandbox.channel import Channel
 from services.kernel.sandbox.launch import Plan
-from services.kernel.sandbox.layers import remove_tree, tree_bytes
+from services.kernel.sandbox.layers import remove_tree, trees_bytes
 from services.kernel.sandbox.protocol import Limits, SandboxError, SnapshotId
 from services.kernel.sandbox.session import END_TIMEOUT_S, SupervisedSandbox
 
@@ -52,7 +52,8 @@ class BubblewrapSandbox(SupervisedSandbox):
         self._process.kill()
 
     def _disk_bytes(self, bytes_max: int) -> int:
-        return tree_bytes(self.plan.upper, bytes_max)
+        written = [self.plan.upper, *(mount.source for mount in self.plan.mounts if mount.writable)]
+        return trees_bytes(written, bytes_max)
 
     async def snapshot(self) -> SnapshotId:
         if self._closing is not None:

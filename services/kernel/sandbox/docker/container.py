@@ -13,7 +13,7 @@ from services.kernel.sandbox.docker.engine import Attached, Engine
 from services.kernel.sandbox.docker.options import DockerOptions
 from services.kernel.sandbox.docker.runtime import COMMAND, INSIDE
 from services.kernel.sandbox.launch import CAPABILITIES, SHARED_MEMORY_BYTES, gid_of
-from services.kernel.sandbox.layers import tree_bytes
+from services.kernel.sandbox.layers import trees_bytes
 from services.kernel.sandbox.protocol import Image, Limits, Mount, Pins, SandboxError, SandboxRefusedError
 from services.kernel.sandbox.skeleton import FOLDERS_OPEN_TO_ALL
 from services.kernel.sandbox.transfer import inside_path
@@ -195,9 +195,11 @@ class Container:
 
     def disk_bytes(self, bytes_max: int) -> int:
         """What it wrote. Root of the engine's machine counts itself; others ask the engine, which counts no entries."""
+        mounted = [mount.source for mount, _ in self.kind.mounts if mount.writable]
         if self._upper is not None:
-            return tree_bytes(self._upper, bytes_max)
-        return self._engine.written_bytes(self._id)
+            return trees_bytes([self._upper, *mounted], bytes_max)
+        own = self._engine.written_bytes(self._id)
+        return own + trees_bytes(mounted, bytes_max - own)
 
     async def pour_into(
         self, fresh: "Container", patterns: tuple[str, ...], bytes_max: int, listing: bytes | None
