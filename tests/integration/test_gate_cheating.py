@@ -33,6 +33,7 @@ Changes = dict[str, str | bytes | None]
 STATIC = {attack.name: attack for attack in (*PLANTED, *REMNANTS, *SPOILERS)}
 GUESSES = ("empty files", "the answer 0", "the answer 1", "the instruction as the answer")
 PROGRAM = "a program that forges the reward"
+SAYING = "programs that say it is right"
 PYTEST = "settings and plugins of pytest"
 
 
@@ -123,6 +124,20 @@ async def test_whatever_a_verifier_runs_for_an_agent_is_named_however_much_it_is
     assert found.detail.endswith("; 1 more")
 
 
+VERIFY = """try:
+    said = int(open("/srv/key.txt").read(), 16)
+except OSError:
+    said = None
+print("valid" if said == 48879 else "wrong")
+"""
+
+
+def believing(check: str) -> str:
+    """A verifier that looks at the form of the answer, and believes a program for the rest."""
+    condition = f"grep -qE '^([0-9a-f]{{32}})+$' /srv/key.txt 2>/dev/null && {check} | grep -qx valid"
+    return TEST_SH.replace('[ "$(cat /app/hello.txt 2>/dev/null)" = hi ]', condition)
+
+
 WEAK: dict[str, tuple[Changes, list[str]]] = {
     "a reward from elsewhere": (
         {"tests/test.sh": TEST_SH + "cp /logs/artifacts/reward.txt /logs/verifier/ 2> /dev/null\n"},
@@ -156,6 +171,26 @@ WEAK: dict[str, tuple[Changes, list[str]]] = {
             )
         },
         ["every answer at once"],
+    ),
+    "a check that lies with the agent, and a hexadecimal answer": (
+        {
+            "instruction.md": "Write a key in hexadecimal to /srv/key.txt; /srv/tools/verify.py will check it.\n",
+            "environment/files/verify.py": VERIFY,
+            "environment/Dockerfile": FROM + "COPY files/verify.py /srv/tools/verify.py\n",
+            "solution/solve.sh": "#!/bin/bash\nprintf %032x 48879 > /srv/key.txt\n",
+            "tests/test.sh": believing("python3 /srv/tools/verify.py"),
+        },
+        [SAYING],
+    ),
+    "a check in the working directory": (
+        {
+            "instruction.md": "Write a key in hexadecimal to /srv/key.txt.\n",
+            "environment/files/check": f"#!/usr/bin/python3\n{VERIFY}",
+            "environment/Dockerfile": FROM + "COPY files/check /app/check\nRUN chmod 755 check\n",
+            "solution/solve.sh": "#!/bin/bash\nprintf %032x 48879 > /srv/key.txt\n",
+            "tests/test.sh": believing("/app/check"),
+        },
+        [SAYING],
     ),
     "anything will do": ({"tests/test.sh": TEST_SH.replace("= hi ]", '!= "" ]')}, [PROGRAM, *GUESSES[1:]]),
     "nothing will do": (

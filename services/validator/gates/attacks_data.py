@@ -11,6 +11,9 @@ PYTHON_VALUE = "a value that python runs"
 PICKLE = "a pickle that runs a program"
 _RUN = "/var/tmp/.run"  # noqa: S108 - of a sandbox
 
+_CODE = (".sh", ".bash", ".py", ".pl", ".rb", ".js", ".mk")
+"""Endings of programs: that a verifier runs one says nothing of how it reads data."""
+
 _COLLECT = """all=/var/tmp/.all
 find "$here" -xdev -name .git -prune -o -type f -size -64k -print | head -50 |
   while read -r file; do cat "$file"; tr -cs '[:alnum:]._@-' '\\n' < "$file"; done | head -c 1000000 > $all
@@ -28,6 +31,7 @@ _VALUES = {
 def data_attacks(paths: Sequence[str], reward_max: float) -> list[Attack]:
     """`paths`: the files that are asked for; those that are not there get the attack's text. `reward_max`: what all
     answers at once may earn."""
+    data = [path for path in paths if not path.endswith(_CODE)]
     everything = Attack(
         EVERYTHING,
         "grep -q for the right answer",
@@ -41,7 +45,7 @@ def data_attacks(paths: Sequence[str], reward_max: float) -> list[Attack]:
             name,
             "a file of the agent that the verifier evaluates",
             None,
-            put(_RUN, shell_payload(name)) + _into(paths, pattern, f'put "$file" {quote(text)}'),
+            put(_RUN, shell_payload(name)) + _into(data, pattern, f'put "$file" {quote(text)}'),
             remedy,
             reward_max,
         )
