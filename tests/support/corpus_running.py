@@ -68,7 +68,7 @@ def _unsolved_letters() -> Iterator[tuple[str, Changes, Changes, str]]:
     yield "it never ends", busy, {solve: SOLVE + WRITE + "while false; do :; done\n"}, "cpu_limit"
     idle: Changes = {solve: SOLVE + WRITE + "sleep 1000\n", "task.toml": swap(QUICK, "0.3", "0.1")}
     yield "it waits for ever", idle, {solve: SOLVE + WRITE + "sleep 0.1\n"}, "wall_limit"
-    filling = "head -c {} /dev/zero > filler && sync filler\n" + WRITE
+    filling = "head -c {} /dev/zero > /tmp/filler && sync /tmp/filler\n" + WRITE
     yield (
         "it fills the disk",
         {solve: SOLVE + filling.format(200_000_000)},
@@ -110,7 +110,7 @@ def unearned() -> Iterator[Known]:
     runner = "PATH=/app/.bin:$PATH pytest -q /tests || exit 0\n"
     tool = {"solution/solve.sh": SOLVE + WRITE + "install -D -m 755 /bin/true .bin/pytest\n"}
     missing = {**tool, test: swap(TEST, "check letter\n", runner + "check letter\n")}
-    yield changed("no-op fails", "the verifier's tool is missing", letter(), missing, tool, "not found")
+    yield changed("no-op fails", "the verifier's tool is missing", letter(), missing, {}, "not found")
     fixed = str(stock()["tests/test_outputs.py"])
     early = swap(fixed, "\n\n\ndef test_low", '\nLOW = (APP / "low.txt").read_text().split()\n\n\ndef test_low')
     late = swap(fixed, "def test_low():\n", 'def test_low():\n    assert (APP / "low.txt").exists()\n')
@@ -126,9 +126,8 @@ def unearned() -> Iterator[Known]:
         'import pytest\n\npytestmark = pytest.mark.skipif(not pathlib.Path("/app/low.txt").exists(), reason="later")\n'
     )
     none = {"tests/test_outputs.py": swap(fixed, "import pathlib\n", f"import pathlib\n\n{skipped}")}
-    exits = swap(
-        str(stock()["tests/test.sh"]), "test_outputs.py\n", "test_outputs.py | tee /tmp/out\ngrep -q passed /tmp/out\n"
-    )
+    told = "test_outputs.py | tee /tmp/out\ngrep -Eq '^=+ [0-9]+ passed in' /tmp/out\n"
+    exits = swap(str(stock()["tests/test.sh"]), "test_outputs.py\n", told)
     yield changed(
         "no-op fails", "every test is skipped", stock(), {**none, test: exits}, {test: exits}, "no test was run"
     )
