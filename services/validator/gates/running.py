@@ -79,7 +79,8 @@ class NoopFails:
 
 
 def _judge_oracle(case: Case, run: SolutionRun) -> Finding:
-    observed = {"solution_output": _shown(run.output), "output": _shown(run.grade.output)}
+    shown = {"solution_output": _shown(run.output), "output": _shown(run.grade.output)}
+    observed = {**shown, "left_processes": list(run.left_processes)}
     wanted = network_asked(run.output) or network_asked(run.grade.output)
     hint = f"; {wanted}, and none is given" if wanted else ""
     if isinstance(run.grade, EnvironmentBroken):
@@ -104,8 +105,8 @@ def _judge_oracle(case: Case, run: SolutionRun) -> Finding:
 def _left(run: SolutionRun) -> str:
     """What the solution did that did not reach the tests."""
     hints = []
-    if run.left_processes:
-        hints.append(f"it leaves processes, which are gone when tests run: {', '.join(run.left_processes)}")
+    if run.left_processes:  # their names are an observation: one may not have become its program yet
+        hints.append("it leaves processes, which are gone when tests run")
     if run.undeclared:
         hints.append(f"it writes what no artifact declares: {', '.join(run.undeclared)}")
     return "".join(f"; {hint}" for hint in (*hints, *run.warnings))
